@@ -163,7 +163,7 @@ pub struct NativeMessage {
 pub enum AgentRequest {
     Prompt { message: String, images: Vec<Image>, when_busy: Option<WhenBusy> },
     Abort,
-    Answer { request_id: String, answer: Answer },
+    Answer { request_id: String, answer: QuestionAnswer },
     GetState,
     GetEntries { since: Option<String> },
     GetStats,
@@ -207,7 +207,7 @@ pub enum WhenBusy {
 
 /// A person's answer to a question.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum QuestionAnswer {
     Value(String),
     Confirmed(bool),
     /// Of an interview.

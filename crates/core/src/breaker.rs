@@ -13,7 +13,7 @@ use qd_wire::data::{BashBreakerState, BreakerState, CircuitState};
 use qd_wire::{CodedError, ErrorCode};
 
 pub use blame::blames_provider;
-use circuit::{Circuit, Closed};
+use circuit::{Circuit, CircuitRefusal};
 pub use config::{BreakerConfig, CircuitLimits};
 
 /// Providers with a circuit of their own; a model's name is a client's word, so there must be a bound.
@@ -25,16 +25,16 @@ const SESSIONS_MAX: usize = 10_000;
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Rejected(String);
+pub struct BreakerRejection(String);
 
-impl Rejected {
+impl BreakerRejection {
     pub const fn code(&self) -> ErrorCode {
         ErrorCode::ProviderPaused
     }
 }
 
-impl From<Rejected> for CodedError {
-    fn from(rejected: Rejected) -> Self {
+impl From<BreakerRejection> for CodedError {
+    fn from(rejected: BreakerRejection) -> Self {
         rejected.code().with(rejected.0)
     }
 }
@@ -65,7 +65,7 @@ pub enum BashEnd {
 }
 
 #[derive(Debug, Default)]
-struct Provider {
+struct ProviderCircuits {
     circuit: Circuit,
     accessed_at: i64,
     total_calls: u64,
@@ -80,7 +80,7 @@ struct Provider {
 #[derive(Debug)]
 pub struct Breakers {
     config: BreakerConfig,
-    providers: BTreeMap<String, Provider>,
+    providers: BTreeMap<String, ProviderCircuits>,
     all: Circuit,
     sessions: BTreeMap<String, Circuit>,
     bash_calls: u64,
@@ -102,7 +102,7 @@ impl Breakers {
     }
 
     /// Asks whether the provider may be asked something now.
-    pub fn admit(&mut self, now: i64, provider: &str) -> Result<ProviderCall, Rejected> {
+    pub fn admit(&mut self, now: i64, provider: &str) -> Result<ProviderCall, BreakerRejection> {
         let (limits, enabled) = (self.config.provider, self.config.enabled);
         let entry = self.provider(now, provider);
         entry.total_calls += 1;
@@ -112,12 +112,12 @@ impl Breakers {
             Err(closed) => {
                 entry.total_rejected += 1;
                 let why = match closed {
-                    Closed::Open { seconds } => format!("recovery in {seconds}s"),
-                    Closed::Testing => {
+                    CircuitRefusal::Open { seconds } => format!("recovery in {seconds}s"),
+                    CircuitRefusal::Testing => {
                         format!("testing recovery with {} calls; retry soon", limits.half_open_max)
                     }
                 };
-                return Err(Rejected(format!("Circuit breaker open for {provider} ({why})")));
+                return Err(BreakerRejection(format!("Circuit breaker open for {provider} ({why})")));
             }
         };
         Ok(ProviderCall { provider: provider.to_owned(), round })
@@ -154,7 +154,7 @@ impl Breakers {
     }
 
     /// Asks whether a session may run a shell command now.
-    pub fn admit_bash(&mut self, now: i64, session: &str) -> Result<BashCall, Rejected> {
+    pub fn admit_bash(&mut self, now: i64, session: &str) -> Result<BashCall, BreakerRejection> {
         self.bash_calls += 1;
         let (mut all_round, mut session_round) = (None, None);
         if self.config.enabled {
@@ -213,7 +213,7 @@ impl Breakers {
     /// How all providers stand, by name.
     pub fn providers(&self, now: i64) -> Vec<BreakerState> {
         let limits = &self.config.provider;
-        let row = |(name, entry): (&String, &Provider)| BreakerState {
+        let row = |(name, entry): (&String, &ProviderCircuits)| BreakerState {
             provider: name.clone(),
             state: entry.circuit.state(now, limits),
             failures: entry.circuit.failures(now, limits),
@@ -245,17 +245,17 @@ impl Breakers {
         }
     }
 
-    fn provider(&mut self, now: i64, name: &str) -> &mut Provider {
+    fn provider(&mut self, now: i64, name: &str) -> &mut ProviderCircuits {
         if self.providers.len() >= PROVIDERS_MAX && !self.providers.contains_key(name) {
             let oldest = self.providers.iter().min_by_key(|(_, entry)| entry.accessed_at);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.providers.remove(&oldest);
             }
         }
-        let entry = self
-            .providers
-            .entry(name.to_owned())
-            .or_insert_with(|| Provider { circuit: Circuit::new(now), ..Provider::default() });
+        let entry = self.providers.entry(name.to_owned()).or_insert_with(|| ProviderCircuits {
+            circuit: Circuit::new(now),
+            ..ProviderCircuits::default()
+        });
         entry.accessed_at = now;
         entry
     }
@@ -273,16 +273,18 @@ impl Breakers {
     }
 }
 
-fn rejected_bash(whose: &str, closed: Closed, limits: &CircuitLimits) -> Rejected {
+fn rejected_bash(whose: &str, closed: CircuitRefusal, limits: &CircuitLimits) -> BreakerRejection {
     let why = match closed {
-        Closed::Open { seconds } => format!(
+        CircuitRefusal::Open { seconds } => format!(
             "{} commands timed out within {}s; recovery in {seconds}s",
             limits.threshold,
             limits.window_ms / 1000
         ),
-        Closed::Testing => format!("testing recovery with {} commands; retry soon", limits.half_open_max),
+        CircuitRefusal::Testing => {
+            format!("testing recovery with {} commands; retry soon", limits.half_open_max)
+        }
     };
-    Rejected(format!("Bash circuit breaker open {whose}: {why}"))
+    BreakerRejection(format!("Bash circuit breaker open {whose}: {why}"))
 }
 
 fn average(sum: u64, count: u64) -> f64 {

@@ -31,7 +31,7 @@ use qd_wire::command_table::Lane;
 pub use effect::{QueueEffect, QueueRefusal};
 pub use input::{AgentActivity, AgentAnswer, AgentWork, QueueInput, QueuedCommand, Undelivered};
 
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 use lanes::CommandLane;
 use prompts::PromptQueue;
 
@@ -85,17 +85,17 @@ struct HeldCommand {
 #[derive(Debug, Default)]
 pub struct CommandQueue {
     limits: QueueLimits,
-    held: BTreeMap<Token, HeldCommand>,
+    held: BTreeMap<SubmissionToken, HeldCommand>,
     session_lane: CommandLane,
     shell_lane: CommandLane,
-    executing: BTreeMap<Token, QueuedCommand>,
+    executing: BTreeMap<SubmissionToken, QueuedCommand>,
     parked: Vec<QueuedCommand>,
     prompts: PromptQueue,
     /// The change of the agent's queue that is under way.
-    edit: Option<Token>,
+    edit: Option<SubmissionToken>,
     waiting_edits: VecDeque<QueuedCommand>,
-    running: BTreeMap<Token, AgentWork>,
-    given_up: BTreeMap<Token, AgentWork>,
+    running: BTreeMap<SubmissionToken, AgentWork>,
+    given_up: BTreeMap<SubmissionToken, AgentWork>,
     /// An abort came after a prompt and before its turn, with this many turns begun: it is for the next one.
     abort_next: Option<u64>,
     is_agent_ready: bool,
@@ -163,32 +163,32 @@ impl CommandQueue {
     }
 
     /// What the agent does for a command, also for one that was given up.
-    pub fn work_of(&self, token: Token) -> Option<AgentWork> {
+    pub fn work_of(&self, token: SubmissionToken) -> Option<AgentWork> {
         self.running.get(&token).or_else(|| self.given_up.get(&token)).copied()
     }
 
     /// What the agent works on and somebody waits for.
-    pub fn running(&self) -> impl Iterator<Item = (Token, AgentWork)> + '_ {
+    pub fn running(&self) -> impl Iterator<Item = (SubmissionToken, AgentWork)> + '_ {
         self.running.iter().map(|(token, work)| (*token, *work))
     }
 
     /// What the agent has been asked and has not answered, whether or not anybody still waits for it.
-    pub fn unanswered(&self) -> impl Iterator<Item = Token> + '_ {
+    pub fn unanswered(&self) -> impl Iterator<Item = SubmissionToken> + '_ {
         self.running.keys().chain(self.given_up.keys()).copied()
     }
 
     /// Whether a command waits for those it depends on.
-    pub fn is_held(&self, token: Token) -> bool {
+    pub fn is_held(&self, token: SubmissionToken) -> bool {
         self.held.contains_key(&token)
     }
 
     /// Whether a command repeats one in flight: it has no outcome of its own.
-    pub fn is_repeat(&self, token: Token) -> bool {
+    pub fn is_repeat(&self, token: SubmissionToken) -> bool {
         self.held.get(&token).is_some_and(|held| held.is_repeat)
     }
 
     /// Whether a command's prompt waits for the agent to take the ones before it.
-    pub fn is_prompt_waiting(&self, token: Token) -> bool {
+    pub fn is_prompt_waiting(&self, token: SubmissionToken) -> bool {
         self.prompts.is_waiting(token)
     }
 
@@ -234,7 +234,7 @@ impl CommandQueue {
         out.push(QueueEffect::Execute { token: command.token });
     }
 
-    fn park(&mut self, token: Token, out: &mut Vec<QueueEffect>) {
+    fn park(&mut self, token: SubmissionToken, out: &mut Vec<QueueEffect>) {
         let Some(command) = self.executing.remove(&token) else { return };
         let max = self.limits.parked_max;
         if self.parked.len() >= max {
@@ -244,7 +244,7 @@ impl CommandQueue {
         out.push(QueueEffect::StartAgent);
     }
 
-    fn enqueue_edit(&mut self, token: Token, out: &mut Vec<QueueEffect>) {
+    fn enqueue_edit(&mut self, token: SubmissionToken, out: &mut Vec<QueueEffect>) {
         let Some(command) = self.executing.remove(&token) else { return };
         let max = self.limits.edits_max;
         if self.edit.is_some() && self.waiting_edits.len() >= max {
@@ -254,7 +254,7 @@ impl CommandQueue {
     }
 
     /// The agent has a command, or works for it.
-    fn run(&mut self, token: Token, work: AgentWork) {
+    fn run(&mut self, token: SubmissionToken, work: AgentWork) {
         if self.executing.remove(&token).is_none() {
             return;
         }
@@ -266,7 +266,7 @@ impl CommandQueue {
     }
 
     /// The agent has answered; the caller finishes the command.
-    fn answered(&mut self, token: Token, answer: AgentAnswer) {
+    fn answered(&mut self, token: SubmissionToken, answer: AgentAnswer) {
         let (running, given_up) = (self.running.remove(&token), self.given_up.remove(&token));
         let Some(work) = running.or(given_up) else { return };
         if let Some(turns_before) = work.turns_before() {
@@ -280,7 +280,7 @@ impl CommandQueue {
     }
 
     /// The command has its answer: what waits behind it goes on.
-    fn finished(&mut self, token: Token) {
+    fn finished(&mut self, token: SubmissionToken) {
         self.held.remove(&token);
         self.executing.remove(&token);
         self.running.remove(&token);
@@ -288,18 +288,18 @@ impl CommandQueue {
     }
 
     /// A command is over: it holds up nobody any more.
-    fn leave(&mut self, token: Token) {
+    fn leave(&mut self, token: SubmissionToken) {
         self.release_lane(token);
         self.prompts.hand_back(token);
         self.edit.take_if(|edit| *edit == token);
     }
 
-    fn release_lane(&mut self, token: Token) {
+    fn release_lane(&mut self, token: SubmissionToken) {
         self.session_lane.release(token);
         self.shell_lane.release(token);
     }
 
-    fn refuse(&mut self, token: Token, refusal: QueueRefusal, out: &mut Vec<QueueEffect>) {
+    fn refuse(&mut self, token: SubmissionToken, refusal: QueueRefusal, out: &mut Vec<QueueEffect>) {
         self.leave(token);
         out.push(QueueEffect::Refuse { token, refusal });
     }

@@ -16,7 +16,7 @@ use crate::agent::{AgentEvent, AgentRequest};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded<Private> {
     Event(AgentEvent),
-    Reply(Reply),
+    Reply(AgentReply),
     /// For the harness's own driver and nobody else.
     Private(Private),
     /// Not a record of the agent: not JSON, or a known record with fields of another kind.
@@ -28,7 +28,7 @@ pub enum Decoded<Private> {
 
 /// The answer to a request. An agent repeats the id as it got it; an answer to a line it could not read has none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct AgentReply {
     pub id: Option<String>,
     /// The agent's own name of what it answers; empty where it does not say so.
     pub command: String,
@@ -56,7 +56,7 @@ impl AgentRefusal {
 
 /// The agent has no such request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsupported;
+pub struct UnsupportedRequest;
 
 /// Translates for an agent that speaks lines. It remembers what a line cannot say alone, and no more.
 pub trait Codec {
@@ -67,5 +67,5 @@ pub trait Codec {
     fn decode(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<Decoded<Self::Private>>);
 
     /// One line with its end. `id` comes back in the reply.
-    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, Unsupported>;
+    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, UnsupportedRequest>;
 }

@@ -16,7 +16,7 @@ use words::{doing, seconds};
 
 /// What to do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub enum HealthAction {
     /// Read the figures of the process and tell them by [`Health::sampled`].
     Sample,
     /// Tell clients the latest figures.
@@ -35,7 +35,7 @@ pub enum Order {
 
 /// What the agent does, as the session machine sees it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Activity<'a> {
+pub struct SessionActivity<'a> {
     /// A turn runs, or the agent has a request it has not answered.
     pub is_busy: bool,
     pub phase: Option<AgentPhase>,
@@ -46,23 +46,23 @@ pub struct Activity<'a> {
 
 /// One look at the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
+pub struct ProcessSample {
     pub is_alive: bool,
     pub is_stdout_open: bool,
 }
 
 /// Supervises one agent, from its start to its end, and the next one after it.
 #[derive(Debug)]
-pub struct Health {
-    config: Milliseconds,
+pub struct AgentHealth {
+    config: HealthIntervals,
     /// The process, while there is one.
-    process: Option<Process>,
+    process: Option<SampledProcess>,
     /// The agent answers requests, once it is up.
-    ready: Option<Ready>,
+    ready: Option<ProbeSchedule>,
     /// The last output.
     heard_at: i64,
-    work: Option<Work>,
-    tools: Vec<Tool>,
+    work: Option<WorkPeriod>,
+    tools: Vec<WatchedTool>,
     has_questions: bool,
     /// What clients were told last.
     shown: Option<String>,
@@ -73,7 +73,7 @@ pub struct Health {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Milliseconds {
+struct HealthIntervals {
     sample: i64,
     heartbeat: i64,
     warn_after: i64,
@@ -83,14 +83,14 @@ struct Milliseconds {
 }
 
 #[derive(Debug)]
-struct Process {
+struct SampledProcess {
     sample_at: i64,
     /// The last looks found it alive with its output closed.
     deaf_samples: u32,
 }
 
 #[derive(Debug)]
-struct Ready {
+struct ProbeSchedule {
     heartbeat_at: i64,
     probe_at: i64,
     /// When the open probe was sent.
@@ -100,16 +100,16 @@ struct Ready {
 
 /// A stretch of work.
 #[derive(Debug)]
-struct Work {
+struct WorkPeriod {
     since: i64,
     phase: Option<AgentPhase>,
     /// The silence that began then has been told of.
-    told: Option<Told>,
+    told: Option<SilenceNotice>,
     is_condemned: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct SilenceNotice {
     silent_since: i64,
     is_warning: bool,
     /// When the text about a running tool is renewed.
@@ -117,7 +117,7 @@ struct Told {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Tool {
+struct WatchedTool {
     id: String,
     name: String,
     since: i64,
@@ -129,10 +129,10 @@ const LATE_MS_MAX: i64 = 3_000;
 /// Looks with a closed output before a living process is given up: its end may be on its way.
 const DEAF_SAMPLES_MAX: u32 = 2;
 
-impl Health {
+impl AgentHealth {
     pub fn new(config: &HealthConfig) -> Self {
-        Health {
-            config: Milliseconds::from(config),
+        AgentHealth {
+            config: HealthIntervals::from(config),
             process: None,
             ready: None,
             heard_at: 0,
@@ -148,14 +148,14 @@ impl Health {
     /// A process runs; it need not answer yet.
     pub fn process_started(&mut self, now: i64) {
         self.forgive(now);
-        self.process = Some(Process { sample_at: now + self.config.sample, deaf_samples: 0 });
+        self.process = Some(SampledProcess { sample_at: now + self.config.sample, deaf_samples: 0 });
     }
 
     /// The agent takes requests from now on.
     pub fn ready(&mut self, now: i64) {
         self.forgive(now);
         self.heard_at = now;
-        self.ready = Some(Ready {
+        self.ready = Some(ProbeSchedule {
             heartbeat_at: now + self.config.heartbeat,
             probe_at: now + self.config.probe_every,
             probe: None,
@@ -180,7 +180,7 @@ impl Health {
     }
 
     /// What the agent does now.
-    pub fn activity(&mut self, now: i64, activity: Activity<'_>) {
+    pub fn activity(&mut self, now: i64, activity: SessionActivity<'_>) {
         self.forgive(now);
         if self.has_questions && !activity.has_questions {
             // The time a person took is not the agent's silence.
@@ -190,15 +190,16 @@ impl Health {
         match (&mut self.work, activity.is_busy) {
             (Some(work), true) => work.phase = activity.phase,
             (work @ None, true) => {
-                *work = Some(Work { since: now, phase: activity.phase, told: None, is_condemned: false });
+                *work =
+                    Some(WorkPeriod { since: now, phase: activity.phase, told: None, is_condemned: false });
             }
             (work, false) => *work = None,
         }
-        let is_same = |(tool, running): (&Tool, &RunningTool)| tool.id == running.tool_call_id;
+        let is_same = |(tool, running): (&WatchedTool, &RunningTool)| tool.id == running.tool_call_id;
         let unchanged =
             self.tools.len() == activity.tools.len() && self.tools.iter().zip(activity.tools).all(is_same);
         if !unchanged {
-            let tool = |running: &RunningTool| Tool {
+            let tool = |running: &RunningTool| WatchedTool {
                 id: running.tool_call_id.clone(),
                 name: running.name.clone(),
                 since: running.started_at,
@@ -208,7 +209,7 @@ impl Health {
     }
 
     /// What a look at the process found.
-    pub fn sampled(&mut self, sample: Sample) {
+    pub fn sampled(&mut self, sample: ProcessSample) {
         if let Some(process) = &mut self.process {
             let is_deaf = sample.is_alive && !sample.is_stdout_open;
             process.deaf_samples = if is_deaf { process.deaf_samples + 1 } else { 0 };
@@ -251,7 +252,7 @@ impl Health {
     }
 
     /// What is to be done at this moment; each thing is said once.
-    pub fn due(&mut self, now: i64) -> Vec<Order> {
+    pub fn due(&mut self, now: i64) -> Vec<HealthAction> {
         self.forgive(now);
         let mut orders = Vec::new();
         self.due_looks(now, &mut orders);
@@ -260,7 +261,7 @@ impl Health {
         let status = self.status(now);
         if self.shown != status {
             self.shown.clone_from(&status);
-            orders.push(Order::Status(status));
+            orders.push(HealthAction::Status(status));
         }
         self.due_end(now, &mut orders);
         self.awaited_at = self.next_deadline();
@@ -294,19 +295,19 @@ impl Health {
         }
     }
 
-    fn due_looks(&mut self, now: i64, orders: &mut Vec<Order>) {
+    fn due_looks(&mut self, now: i64, orders: &mut Vec<HealthAction>) {
         let Some(process) = &mut self.process else { return };
         if process.sample_at <= now {
             process.sample_at = now + self.config.sample;
-            orders.push(Order::Sample);
+            orders.push(HealthAction::Sample);
         }
         if let Some(ready) = self.ready.as_mut().filter(|ready| ready.heartbeat_at <= now) {
             ready.heartbeat_at = now + self.config.heartbeat;
-            orders.push(Order::Heartbeat);
+            orders.push(HealthAction::Heartbeat);
         }
     }
 
-    fn due_probe(&mut self, now: i64, orders: &mut Vec<Order>) {
+    fn due_probe(&mut self, now: i64, orders: &mut Vec<HealthAction>) {
         let timeout = self.config.probe_timeout;
         let Some(ready) = &mut self.ready else { return };
         match ready.probe {
@@ -316,12 +317,12 @@ impl Health {
             None if ready.probe_at <= now => {
                 ready.probe = Some(now);
                 ready.probe_at = now + self.config.probe_every;
-                orders.push(Order::Probe);
+                orders.push(HealthAction::Probe);
                 return;
             }
             None => return,
         }
-        orders.push(Order::Warn(format!(
+        orders.push(HealthAction::Warn(format!(
             "The agent does not respond: it has not answered for {}. Its process lives; session.restart starts it \
              again.",
             seconds(timeout)
@@ -349,7 +350,7 @@ impl Health {
         [speak, end].into_iter().flatten().min()
     }
 
-    fn due_silence(&mut self, now: i64, orders: &mut Vec<Order>) {
+    fn due_silence(&mut self, now: i64, orders: &mut Vec<HealthAction>) {
         let Some(silent_since) = self.silent_since() else { return };
         let warn_after = self.config.warn_after;
         let runs_tool = !self.tools.is_empty();
@@ -358,11 +359,12 @@ impl Health {
         let was_warned = told.is_some_and(|told| told.is_warning);
         if runs_tool {
             if told.is_none_or(|told| told.renew_at <= now) {
-                work.told = Some(Told { silent_since, is_warning: was_warned, renew_at: now + warn_after });
+                work.told =
+                    Some(SilenceNotice { silent_since, is_warning: was_warned, renew_at: now + warn_after });
             }
         } else if !was_warned {
-            work.told = Some(Told { silent_since, is_warning: true, renew_at: now + warn_after });
-            orders.push(Order::Warn(format!(
+            work.told = Some(SilenceNotice { silent_since, is_warning: true, renew_at: now + warn_after });
+            orders.push(HealthAction::Warn(format!(
                 "The agent has been silent for {} while it was {}. It may be waiting for its model, or hang; \
                  abort or session.restart ends the wait.",
                 seconds(now - silent_since),
@@ -388,19 +390,21 @@ impl Health {
         Some(format!("Running {}", tools.join(", ")))
     }
 
-    fn due_end(&mut self, now: i64, orders: &mut Vec<Order>) {
+    fn due_end(&mut self, now: i64, orders: &mut Vec<HealthAction>) {
         if let Some(process) = &mut self.process
             && process.deaf_samples >= DEAF_SAMPLES_MAX
         {
             process.deaf_samples = 0;
-            orders.push(Order::Kill("The agent closed its output although its process lives".to_owned()));
+            orders.push(HealthAction::Kill(
+                "The agent closed its output although its process lives".to_owned(),
+            ));
         }
         let Some(after) = self.config.restart_after else { return };
         let Some(silent_since) = self.silent_since() else { return };
         let is_stuck = self.is_unresponsive() && self.tools.is_empty() && silent_since + after <= now;
         if let Some(work) = self.work.as_mut().filter(|work| is_stuck && !work.is_condemned) {
             work.is_condemned = true;
-            orders.push(Order::Restart(format!(
+            orders.push(HealthAction::Restart(format!(
                 "The agent hung: no output for {} while it was {}, and no answer to a request. It was killed and is \
                  started again",
                 seconds(now - silent_since),
@@ -410,13 +414,13 @@ impl Health {
     }
 }
 
-impl From<&HealthConfig> for Milliseconds {
+impl From<&HealthConfig> for HealthIntervals {
     fn from(config: &HealthConfig) -> Self {
         // At least one millisecond, so that no deadline is always due.
         let whole = |duration: std::time::Duration| {
             i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4).clamp(1, i64::MAX / 4)
         };
-        Milliseconds {
+        HealthIntervals {
             sample: whole(config.sample),
             heartbeat: whole(config.heartbeat),
             warn_after: whole(config.warn_after),

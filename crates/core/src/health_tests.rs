@@ -23,15 +23,15 @@ fn tool(name: &str, started_at: i64) -> RunningTool {
 
 /// The machine on a clock of its own: every order with its time, and an agent that answers, or does not.
 struct Bench {
-    health: Health,
+    health: AgentHealth,
     now: i64,
     answers: bool,
-    orders: Vec<(i64, Order)>,
+    orders: Vec<(i64, HealthAction)>,
 }
 
 impl Bench {
     fn working(restart_after: Option<u64>) -> Bench {
-        let mut health = Health::new(&config(restart_after));
+        let mut health = AgentHealth::new(&config(restart_after));
         health.process_started(0);
         health.ready(0);
         health.activity(0, busy(&[]));
@@ -53,7 +53,7 @@ impl Bench {
     fn step(&mut self) {
         let orders = self.health.due(self.now);
         for order in orders {
-            if order == Order::Probe && self.answers {
+            if order == HealthAction::Probe && self.answers {
                 self.health.answered();
             }
             self.orders.push((self.now, order));
@@ -61,32 +61,32 @@ impl Bench {
     }
 
     fn texts(&self) -> Vec<String> {
-        let text = |(at, order): &(i64, Order)| match order {
-            Order::Warn(text) => Some(format!("{at} warn: {text}")),
-            Order::Status(text) => Some(format!("{at} status: {}", text.as_deref().unwrap_or("-"))),
-            Order::Restart(text) => Some(format!("{at} restart: {text}")),
-            Order::Kill(text) => Some(format!("{at} kill: {text}")),
-            Order::Sample | Order::Heartbeat | Order::Probe => None,
+        let text = |(at, order): &(i64, HealthAction)| match order {
+            HealthAction::Warn(text) => Some(format!("{at} warn: {text}")),
+            HealthAction::Status(text) => Some(format!("{at} status: {}", text.as_deref().unwrap_or("-"))),
+            HealthAction::Restart(text) => Some(format!("{at} restart: {text}")),
+            HealthAction::Kill(text) => Some(format!("{at} kill: {text}")),
+            HealthAction::Sample | HealthAction::Heartbeat | HealthAction::Probe => None,
         };
         self.orders.iter().filter_map(text).collect()
     }
 
-    fn times(&self, wanted: &Order) -> Vec<i64> {
+    fn times(&self, wanted: &HealthAction) -> Vec<i64> {
         self.orders.iter().filter(|(_, order)| order == wanted).map(|(at, _)| *at / SECOND).collect()
     }
 }
 
-fn busy(tools: &[RunningTool]) -> Activity<'_> {
-    Activity { is_busy: true, phase: Some(AgentPhase::Generating), tools, has_questions: false }
+fn busy(tools: &[RunningTool]) -> SessionActivity<'_> {
+    SessionActivity { is_busy: true, phase: Some(AgentPhase::Generating), tools, has_questions: false }
 }
 
 #[test]
 fn the_times_are_those_of_the_protocol() {
     let mut bench = Bench::working(None);
     bench.run_until(61 * SECOND);
-    assert_eq!(bench.times(&Order::Sample), (2..=60).step_by(2).collect::<Vec<i64>>());
-    assert_eq!(bench.times(&Order::Heartbeat), [10, 20, 30, 40, 50, 60]);
-    assert_eq!(bench.times(&Order::Probe), [30, 60]);
+    assert_eq!(bench.times(&HealthAction::Sample), (2..=60).step_by(2).collect::<Vec<i64>>());
+    assert_eq!(bench.times(&HealthAction::Heartbeat), [10, 20, 30, 40, 50, 60]);
+    assert_eq!(bench.times(&HealthAction::Probe), [30, 60]);
     let texts = bench.texts();
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts[0].starts_with("30000 warn: The agent has been silent for 30 s while it was generating"));
@@ -99,7 +99,7 @@ fn each_silence_is_told_once_and_taken_back() {
     bench.run_until(100 * SECOND);
     bench.health.output(bench.now);
     bench.run_until(200 * SECOND);
-    bench.health.activity(bench.now, Activity::default());
+    bench.health.activity(bench.now, SessionActivity::default());
     bench.run_until(500 * SECOND);
     let texts: Vec<String> =
         bench.texts().into_iter().map(|text| text.split(": ").next().unwrap().to_owned()).collect();
@@ -137,7 +137,7 @@ fn a_silent_tool_is_named_and_never_called_a_hang() {
 #[test]
 fn a_person_may_think_as_long_as_they_like() {
     let mut bench = Bench::working(Some(60));
-    bench.health.activity(0, Activity { has_questions: true, ..busy(&[]) });
+    bench.health.activity(0, SessionActivity { has_questions: true, ..busy(&[]) });
     bench.run_until(3600 * SECOND);
     bench.health.activity(bench.now, busy(&[]));
     bench.run_until(3629 * SECOND);
@@ -149,28 +149,31 @@ fn a_person_may_think_as_long_as_they_like() {
 #[test]
 fn an_unanswered_probe_is_told_and_a_late_answer_takes_it_back() {
     let mut bench = Bench::working(None);
-    bench.health.activity(0, Activity::default());
+    bench.health.activity(0, SessionActivity::default());
     bench.answers = false;
     bench.run_until(300 * SECOND);
-    assert_eq!(bench.times(&Order::Probe), [30], "no probe while one is open");
+    assert_eq!(bench.times(&HealthAction::Probe), [30], "no probe while one is open");
     bench.health.answered();
     bench.answers = true;
     bench.run_until(400 * SECOND);
     let texts = bench.texts();
     assert!(texts[0].starts_with("35000 warn: The agent does not respond"), "{texts:?}");
     assert_eq!(texts[1..], ["35000 status: The agent does not respond", "300000 status: -"]);
-    assert_eq!(bench.times(&Order::Probe)[1..], [300, 330, 360, 390]);
+    assert_eq!(bench.times(&HealthAction::Probe)[1..], [300, 330, 360, 390]);
 }
 
 #[test]
 fn a_probe_that_cannot_be_sent_is_tried_again() {
-    let mut health = Health::new(&config(None));
+    let mut health = AgentHealth::new(&config(None));
     health.ready(0);
-    assert_eq!(health.due(30 * SECOND), [Order::Probe]);
+    assert_eq!(health.due(30 * SECOND), [HealthAction::Probe]);
     health.probe_refused(30 * SECOND);
-    assert_eq!(health.due(30 * SECOND), [Order::Status(Some("The agent does not respond".to_owned()))]);
+    assert_eq!(
+        health.due(30 * SECOND),
+        [HealthAction::Status(Some("The agent does not respond".to_owned()))]
+    );
     assert_eq!(health.next_deadline(), Some(60 * SECOND));
-    assert_eq!(health.due(60 * SECOND), [Order::Probe]);
+    assert_eq!(health.due(60 * SECOND), [HealthAction::Probe]);
 }
 
 #[test]
@@ -192,18 +195,18 @@ fn only_a_silent_agent_that_does_not_answer_is_restarted() {
 
 #[test]
 fn a_living_process_with_a_closed_output_is_killed() {
-    let mut health = Health::new(&config(None));
+    let mut health = AgentHealth::new(&config(None));
     health.process_started(0);
-    let deaf = Sample { is_alive: true, is_stdout_open: false };
+    let deaf = ProcessSample { is_alive: true, is_stdout_open: false };
     health.sampled(deaf);
-    health.sampled(Sample { is_alive: true, is_stdout_open: true });
+    health.sampled(ProcessSample { is_alive: true, is_stdout_open: true });
     health.sampled(deaf);
     assert_eq!(health.due(0), []);
     health.sampled(deaf);
-    assert!(matches!(health.due(0)[..], [Order::Kill(_)]));
+    assert!(matches!(health.due(0)[..], [HealthAction::Kill(_)]));
     assert_eq!(health.due(0), [], "once");
     for _ in 0..9 {
-        health.sampled(Sample { is_alive: false, is_stdout_open: false });
+        health.sampled(ProcessSample { is_alive: false, is_stdout_open: false });
     }
     assert_eq!(health.due(0), [], "a dead one is somebody else's business");
 }
@@ -224,7 +227,8 @@ fn a_machine_that_slept_does_not_blame_the_agent() {
         bench.health.answered();
         bench.run_until(woken + 500 * SECOND);
         assert!(!bench.texts().iter().any(|text| text.contains("restart:")), "{:?}", bench.texts());
-        let samples = bench.times(&Order::Sample).into_iter().filter(|at| *at > woken / SECOND).count();
+        let samples =
+            bench.times(&HealthAction::Sample).into_iter().filter(|at| *at > woken / SECOND).count();
         assert!(samples >= 249, "supervision goes on: {samples}");
     }
 }
@@ -273,7 +277,7 @@ proptest! {
     #[test]
     fn supervision_is_never_rash(steps in prop::collection::vec(step(), 1..80), restart in any::<bool>()) {
         let restart_after = restart.then_some(60);
-        let mut health = Health::new(&config(restart_after));
+        let mut health = AgentHealth::new(&config(restart_after));
         let (mut now, mut truth) = (0i64, Truth::default());
         health.process_started(0);
         health.ready(0);
@@ -293,7 +297,7 @@ proptest! {
                 }
                 Step::Answer => { health.answered(); truth.is_probe_open = false; }
                 Step::Refuse => if truth.is_probe_open { health.probe_refused(now); truth.is_probe_open = false; },
-                Step::Sampled(is_alive, is_stdout_open) => health.sampled(Sample { is_alive, is_stdout_open }),
+                Step::Sampled(is_alive, is_stdout_open) => health.sampled(ProcessSample { is_alive, is_stdout_open }),
                 Step::Restarted => {
                     health.gone();
                     prop_assert_eq!(health.next_deadline(), None);
@@ -304,7 +308,7 @@ proptest! {
                 }
             }
             let Truth { is_busy, has_questions, .. } = truth;
-            health.activity(now, Activity { is_busy, phase: None, tools: &truth.tools, has_questions });
+            health.activity(now, SessionActivity { is_busy, phase: None, tools: &truth.tools, has_questions });
             let end = now + waits;
             // Time passes from deadline to deadline, as a session's loop does it.
             loop {
@@ -355,23 +359,23 @@ proptest! {
 }
 
 fn check(
-    order: &Order,
+    order: &HealthAction,
     now: i64,
     truth: &mut Truth,
     restart_after: Option<u64>,
 ) -> Result<(), TestCaseError> {
     match order {
-        Order::Probe => {
+        HealthAction::Probe => {
             prop_assert!(!truth.is_probe_open, "never a probe while one is open");
             truth.is_probe_open = true;
         }
-        Order::Warn(text) if text.contains("silent") => {
+        HealthAction::Warn(text) if text.contains("silent") => {
             prop_assert!(truth.is_busy && !truth.has_questions && truth.tools.is_empty());
             prop_assert!(now - truth.quiet_since >= 30 * SECOND);
             prop_assert_ne!(truth.warned_silence, Some(truth.quiet_since), "one warning per silence");
             truth.warned_silence = Some(truth.quiet_since);
         }
-        Order::Restart(_) => {
+        HealthAction::Restart(_) => {
             prop_assert!(restart_after.is_some(), "only who asked for it gets it");
             prop_assert!(truth.tools.is_empty(), "no kill while a tool runs");
             prop_assert!(truth.is_busy && !truth.has_questions);
@@ -379,7 +383,11 @@ fn check(
             truth.restarts_in_stretch += 1;
             prop_assert_eq!(truth.restarts_in_stretch, 1);
         }
-        Order::Sample | Order::Heartbeat | Order::Warn(_) | Order::Status(_) | Order::Kill(_) => {}
+        HealthAction::Sample
+        | HealthAction::Heartbeat
+        | HealthAction::Warn(_)
+        | HealthAction::Status(_)
+        | HealthAction::Kill(_) => {}
     }
     Ok(())
 }

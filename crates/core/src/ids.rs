@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use qd_wire::Role;
+use qd_wire::{CodedError, Role};
 use sha2::{Digest, Sha256};
 
 /// How many role-and-time pairs back a clash is looked for; messages of one millisecond are neighbours.
@@ -59,15 +59,30 @@ pub const SESSION_ID_CHARACTERS_MAX: usize = 256;
 /// What fits into the name of a file, with what agents put before and after it.
 const PLAIN_BYTES_MAX: usize = 128;
 
-/// Why a client may not use this text as a session id.
-pub fn check_session_id(id: &str) -> Result<(), &'static str> {
+/// Why a client may not use a text as a session id; the words are those of the pi-server document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SessionIdError {
+    #[error("Session ID too long (max {SESSION_ID_CHARACTERS_MAX} characters)")]
+    TooLong,
+    #[error("Session ID must contain only alphanumeric characters, underscores, dashes, and dots")]
+    WrongCharacters,
+}
+
+impl From<SessionIdError> for CodedError {
+    fn from(error: SessionIdError) -> Self {
+        CodedError::invalid(error.to_string())
+    }
+}
+
+/// Whether a client may use this text as a session id.
+pub fn check_session_id(id: &str) -> Result<(), SessionIdError> {
     if id.len() > SESSION_ID_CHARACTERS_MAX {
-        return Err("Session ID too long (max 256 characters)");
+        return Err(SessionIdError::TooLong);
     }
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     // The name of the system's own channel is in use.
     if id.is_empty() || !id.bytes().all(is_allowed) || id == qd_wire::SYSTEM_SESSION {
-        return Err("Session ID must contain only alphanumeric characters, underscores, dashes, and dots");
+        return Err(SessionIdError::WrongCharacters);
     }
     Ok(())
 }

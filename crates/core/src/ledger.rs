@@ -15,14 +15,14 @@ pub use crate::fingerprint::Fingerprint;
 use reads::AnsweredReads;
 
 /// A submission in the caller's books.
-pub type Token = u64;
+pub type SubmissionToken = u64;
 
 /// Repeats of one running command that may wait for its outcome.
 const JOINED_MAX: usize = 64;
 
 /// Bounds of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct LedgerLimits {
     pub outcomes_max: usize,
     pub outcome_bytes_max: usize,
     pub in_flight_max: usize,
@@ -30,9 +30,9 @@ pub struct Limits {
     pub key_ttl_ms: i64,
 }
 
-impl Default for Limits {
+impl Default for LedgerLimits {
     fn default() -> Self {
-        Limits {
+        LedgerLimits {
             outcomes_max: 10_000,
             outcome_bytes_max: 16 * 1024 * 1024,
             in_flight_max: 10_000,
@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// The name under which a command runs at most once: scoped to one principal and one session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct KeyName {
+pub struct IdempotencyKey {
     pub principal: String,
     /// The session, or empty for commands of no session.
     pub scope: String,
@@ -53,22 +53,22 @@ pub struct KeyName {
 /// The name other commands depend on. Clients count 1, 2, 3, so a connection's own ids come first; only an id it has
 /// not used itself is looked for among all of its principal, which is what a client that reconnected needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct IdName {
+pub struct CommandId {
     pub principal: String,
     /// Empty for the name shared by all connections of the principal.
     pub connection: String,
     pub id: String,
 }
 
-impl IdName {
-    fn shared(&self) -> IdName {
-        IdName { connection: String::new(), ..self.clone() }
+impl CommandId {
+    fn shared(&self) -> CommandId {
+        CommandId { connection: String::new(), ..self.clone() }
     }
 }
 
 /// What a finished command answered.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct CommandOutcome {
     pub cmd: String,
     /// `data` as JSON text, or the error.
     pub result: Result<Option<Arc<str>>, CodedError>,
@@ -79,7 +79,7 @@ pub struct Outcome {
     pub timed_out: bool,
 }
 
-impl Outcome {
+impl CommandOutcome {
     /// What it takes of the byte bound.
     fn bytes(&self) -> usize {
         match &self.result {
@@ -103,7 +103,7 @@ struct FailureText(Box<str>);
 
 /// Why a command must not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
+pub enum LedgerRejection {
     #[error("Server busy - too many concurrent commands. Please retry.")]
     Busy,
     #[error("Conflicting idempotency_key '{key}': previously used for '{before}', now used for '{now}'")]
@@ -120,21 +120,21 @@ pub enum Rejection {
     DependencyFailed { id: String, error: String },
 }
 
-impl Rejection {
+impl LedgerRejection {
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Rejection::Busy | Rejection::TooManyRepeats => ErrorCode::Busy,
-            Rejection::KeyConflict { .. } => ErrorCode::IdempotencyConflict,
-            Rejection::IdMissing | Rejection::DependsOnItself(_) => ErrorCode::InvalidRequest,
-            Rejection::DependencyUnknown(_) | Rejection::DependencyFailed { .. } => {
+            LedgerRejection::Busy | LedgerRejection::TooManyRepeats => ErrorCode::Busy,
+            LedgerRejection::KeyConflict { .. } => ErrorCode::IdempotencyConflict,
+            LedgerRejection::IdMissing | LedgerRejection::DependsOnItself(_) => ErrorCode::InvalidRequest,
+            LedgerRejection::DependencyUnknown(_) | LedgerRejection::DependencyFailed { .. } => {
                 ErrorCode::DependencyFailed
             }
         }
     }
 }
 
-impl From<Rejection> for CodedError {
-    fn from(rejection: Rejection) -> Self {
+impl From<LedgerRejection> for CodedError {
+    fn from(rejection: LedgerRejection) -> Self {
         CodedError::new(rejection.code(), rejection.to_string())
     }
 }
@@ -142,17 +142,17 @@ impl From<Rejection> for CodedError {
 /// A new command at the door.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    pub token: Token,
+    pub token: SubmissionToken,
     pub cmd: String,
-    pub key: Option<KeyName>,
-    pub id: Option<IdName>,
+    pub key: Option<IdempotencyKey>,
+    pub id: Option<CommandId>,
     pub fingerprint: Fingerprint,
     pub depends_on: Vec<String>,
 }
 
 /// What to do with it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum LedgerVerdict {
     /// Run it now.
     Run,
     /// It waits for others; [`Ledger::finish`] will name it.
@@ -160,76 +160,76 @@ pub enum Verdict {
     /// The same command is running; [`Ledger::finish`] will name it among the joined.
     Join,
     /// It ran before.
-    Replay(Outcome),
+    Replay(CommandOutcome),
     /// It must not run.
-    Reject(Rejection),
+    Reject(LedgerRejection),
 }
 
 /// Who can go on because a command finished.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Released {
+pub struct ReleasedCommands {
     /// Duplicates: answer them with the outcome, marked as replayed.
-    pub joined: Vec<Token>,
+    pub joined: Vec<SubmissionToken>,
     /// Dependents whose last dependency succeeded: run them.
-    pub ready: Vec<Token>,
+    pub ready: Vec<SubmissionToken>,
     /// Dependents that fail because this command did.
-    pub failed: Vec<(Token, Rejection)>,
+    pub failed: Vec<(SubmissionToken, LedgerRejection)>,
 }
 
 #[derive(Debug)]
-struct KeyEntry {
+struct KeyUse {
     fingerprint: Fingerprint,
     cmd: String,
     created_at: i64,
-    state: KeyState,
+    state: KeyUseState,
 }
 
 #[derive(Debug)]
-enum KeyState {
-    InFlight { joined: Vec<Token> },
-    Done(Token, Outcome),
+enum KeyUseState {
+    InFlight { joined: Vec<SubmissionToken> },
+    Done(SubmissionToken, CommandOutcome),
 }
 
 #[derive(Debug, Clone)]
-enum IdState {
-    InFlight(Token),
-    Done(Token, Result<(), FailureText>),
+enum CommandState {
+    InFlight(SubmissionToken),
+    Done(SubmissionToken, Result<(), FailureText>),
 }
 
 #[derive(Debug)]
-struct Running {
-    key: Option<KeyName>,
-    id: Option<IdName>,
+struct RunningCommand {
+    key: Option<IdempotencyKey>,
+    id: Option<CommandId>,
 }
 
 /// What a dependent still waits for: the very command that had the name when it asked.
-type Missing = BTreeMap<IdName, Token>;
+type MissingDependencies = BTreeMap<CommandId, SubmissionToken>;
 
 /// The ledger of one runner.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    limits: Limits,
-    keys: HashMap<KeyName, KeyEntry>,
-    ids: HashMap<IdName, IdState>,
-    running: BTreeMap<Token, Running>,
+    limits: LedgerLimits,
+    keys: HashMap<IdempotencyKey, KeyUse>,
+    ids: HashMap<CommandId, CommandState>,
+    running: BTreeMap<SubmissionToken, RunningCommand>,
     /// In the order they came, in which they go on.
-    waiting: BTreeMap<Token, Missing>,
+    waiting: BTreeMap<SubmissionToken, MissingDependencies>,
     /// Oldest first. A name may have been taken again since; the token tells.
-    done_keys: VecDeque<(KeyName, Token)>,
-    done_ids: VecDeque<(IdName, Token)>,
+    done_keys: VecDeque<(IdempotencyKey, SubmissionToken)>,
+    done_ids: VecDeque<(CommandId, SubmissionToken)>,
     done_bytes: usize,
     reads: AnsweredReads,
 }
 
 /// How a command stands that another one depends on.
-enum Dependency<'a> {
-    InFlight(Token),
+enum DependencyState<'a> {
+    InFlight(SubmissionToken),
     Done,
     Failed(&'a str),
 }
 
 impl Ledger {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: LedgerLimits) -> Self {
         Ledger { limits, ..Ledger::default() }
     }
 
@@ -239,21 +239,21 @@ impl Ledger {
     }
 
     /// Puts back an outcome that survived a restart, under a token of its own.
-    pub fn restore(&mut self, submission: Submission, at: i64, outcome: Outcome) {
+    pub fn restore(&mut self, submission: Submission, at: i64, outcome: CommandOutcome) {
         let token = submission.token;
         if let Some(id) = submission.id {
             let result = outcome.success();
-            self.ids.insert(id.clone(), IdState::Done(token, result));
+            self.ids.insert(id.clone(), CommandState::Done(token, result));
             self.done_ids.push_back((id, token));
         }
         if let Some(key) = submission.key {
             self.forget_key(&key);
             self.done_bytes += outcome.bytes();
-            let entry = KeyEntry {
+            let entry = KeyUse {
                 fingerprint: submission.fingerprint,
                 cmd: outcome.cmd.clone(),
                 created_at: at,
-                state: KeyState::Done(token, outcome),
+                state: KeyUseState::Done(token, outcome),
             };
             self.keys.insert(key.clone(), entry);
             self.done_keys.push_back((key, token));
@@ -265,43 +265,43 @@ impl Ledger {
     pub fn is_repeat(&self, now: i64, submission: &Submission) -> bool {
         let entry = submission.key.as_ref().and_then(|key| self.keys.get(key));
         entry.is_some_and(|entry| match entry.state {
-            KeyState::InFlight { .. } => true,
-            KeyState::Done(..) => now.saturating_sub(entry.created_at) <= self.limits.key_ttl_ms,
+            KeyUseState::InFlight { .. } => true,
+            KeyUseState::Done(..) => now.saturating_sub(entry.created_at) <= self.limits.key_ttl_ms,
         })
     }
 
     /// Decides about a new command. Everything but `Run`, `Wait` and `Join` is final.
-    pub fn submit(&mut self, now: i64, submission: Submission) -> Verdict {
+    pub fn submit(&mut self, now: i64, submission: Submission) -> LedgerVerdict {
         if let Some(key) = &submission.key
             && let Some(verdict) = self.known_key(now, key, &submission)
         {
             return verdict;
         }
         if self.running.len() >= self.limits.in_flight_max {
-            return Verdict::Reject(Rejection::Busy);
+            return LedgerVerdict::Reject(LedgerRejection::Busy);
         }
         let missing = match self.missing_dependencies(&submission) {
             Ok(missing) => missing,
-            Err(rejection) => return Verdict::Reject(rejection),
+            Err(rejection) => return LedgerVerdict::Reject(rejection),
         };
         self.register(now, &submission);
         if missing.is_empty() {
-            return Verdict::Run;
+            return LedgerVerdict::Run;
         }
         self.waiting.insert(submission.token, missing);
-        Verdict::Wait
+        LedgerVerdict::Wait
     }
 
     /// A command that changes nothing and waits for nothing was answered as soon as it came; others may depend on it.
-    pub fn answered_at_once(&mut self, token: Token, principal: &str, connection: &str, id: &str) {
+    pub fn answered_at_once(&mut self, token: SubmissionToken, principal: &str, connection: &str, id: &str) {
         self.reads.add(token, principal, connection, id, self.limits.outcomes_max);
     }
 
     /// A command finished (or was given up): remembers its outcome and says who can go on.
-    pub fn finish(&mut self, now: i64, token: Token, outcome: &Outcome) -> Released {
+    pub fn finish(&mut self, now: i64, token: SubmissionToken, outcome: &CommandOutcome) -> ReleasedCommands {
         self.waiting.remove(&token);
-        let Some(running) = self.running.remove(&token) else { return Released::default() };
-        let mut released = Released::default();
+        let Some(running) = self.running.remove(&token) else { return ReleasedCommands::default() };
+        let mut released = ReleasedCommands::default();
         if let Some(key) = running.key {
             released.joined = self.finish_key(now, token, key, outcome);
         }
@@ -316,54 +316,64 @@ impl Ledger {
         released
     }
 
-    fn known_key(&mut self, now: i64, key: &KeyName, submission: &Submission) -> Option<Verdict> {
+    fn known_key(
+        &mut self,
+        now: i64,
+        key: &IdempotencyKey,
+        submission: &Submission,
+    ) -> Option<LedgerVerdict> {
         let ttl = self.limits.key_ttl_ms;
         let entry = self.keys.get(key)?;
-        let expired = matches!(entry.state, KeyState::Done(..)) && now.saturating_sub(entry.created_at) > ttl;
+        let expired =
+            matches!(entry.state, KeyUseState::Done(..)) && now.saturating_sub(entry.created_at) > ttl;
         if expired {
             self.forget_key(key);
             return None;
         }
         let entry = self.keys.get_mut(key)?;
         if entry.fingerprint != submission.fingerprint {
-            return Some(Verdict::Reject(Rejection::KeyConflict {
+            return Some(LedgerVerdict::Reject(LedgerRejection::KeyConflict {
                 key: key.key.clone(),
                 before: entry.cmd.clone(),
                 now: submission.cmd.clone(),
             }));
         }
         Some(match &mut entry.state {
-            KeyState::InFlight { joined } if joined.len() >= JOINED_MAX => {
-                Verdict::Reject(Rejection::TooManyRepeats)
+            KeyUseState::InFlight { joined } if joined.len() >= JOINED_MAX => {
+                LedgerVerdict::Reject(LedgerRejection::TooManyRepeats)
             }
-            KeyState::InFlight { joined } => {
+            KeyUseState::InFlight { joined } => {
                 joined.push(submission.token);
-                Verdict::Join
+                LedgerVerdict::Join
             }
-            KeyState::Done(_, outcome) => Verdict::Replay(outcome.clone()),
+            KeyUseState::Done(_, outcome) => LedgerVerdict::Replay(outcome.clone()),
         })
     }
 
-    fn missing_dependencies(&self, submission: &Submission) -> Result<Missing, Rejection> {
-        let mut missing = Missing::new();
+    fn missing_dependencies(&self, submission: &Submission) -> Result<MissingDependencies, LedgerRejection> {
+        let mut missing = MissingDependencies::new();
         let Some(own) = &submission.id else {
-            return if submission.depends_on.is_empty() { Ok(missing) } else { Err(Rejection::IdMissing) };
+            return if submission.depends_on.is_empty() {
+                Ok(missing)
+            } else {
+                Err(LedgerRejection::IdMissing)
+            };
         };
         for dependency in &submission.depends_on {
             if *dependency == own.id {
-                return Err(Rejection::DependsOnItself(dependency.clone()));
+                return Err(LedgerRejection::DependsOnItself(dependency.clone()));
             }
-            let mut name = IdName { id: dependency.clone(), ..own.clone() };
+            let mut name = CommandId { id: dependency.clone(), ..own.clone() };
             let mut found = self.dependency(&name);
             if found.is_none() {
                 name = name.shared();
                 found = self.dependency(&name);
             }
             match found {
-                None => return Err(Rejection::DependencyUnknown(dependency.clone())),
-                Some(Dependency::Failed(error)) => return Err(dependency_failed(dependency, error)),
-                Some(Dependency::Done) => {}
-                Some(Dependency::InFlight(token)) => {
+                None => return Err(LedgerRejection::DependencyUnknown(dependency.clone())),
+                Some(DependencyState::Failed(error)) => return Err(dependency_failed(dependency, error)),
+                Some(DependencyState::Done) => {}
+                Some(DependencyState::InFlight(token)) => {
                     missing.insert(name, token);
                 }
             }
@@ -372,21 +382,21 @@ impl Ledger {
     }
 
     /// The newest command of a name.
-    fn dependency(&self, name: &IdName) -> Option<Dependency<'_>> {
+    fn dependency(&self, name: &CommandId) -> Option<DependencyState<'_>> {
         let (token, found) = match self.ids.get(name) {
-            None => return self.reads.find(name).map(|_| Dependency::Done),
-            Some(IdState::InFlight(token)) => (token, Dependency::InFlight(*token)),
-            Some(IdState::Done(token, Ok(()))) => (token, Dependency::Done),
-            Some(IdState::Done(token, Err(error))) => (token, Dependency::Failed(&error.0)),
+            None => return self.reads.find(name).map(|_| DependencyState::Done),
+            Some(CommandState::InFlight(token)) => (token, DependencyState::InFlight(*token)),
+            Some(CommandState::Done(token, Ok(()))) => (token, DependencyState::Done),
+            Some(CommandState::Done(token, Err(error))) => (token, DependencyState::Failed(&error.0)),
         };
         let is_read_newer = self.reads.find(name).is_some_and(|read| read > *token);
-        Some(if is_read_newer { Dependency::Done } else { found })
+        Some(if is_read_newer { DependencyState::Done } else { found })
     }
 
     fn register(&mut self, now: i64, submission: &Submission) {
         if let Some(key) = &submission.key {
-            let state = KeyState::InFlight { joined: Vec::new() };
-            let entry = KeyEntry {
+            let state = KeyUseState::InFlight { joined: Vec::new() };
+            let entry = KeyUse {
                 fingerprint: submission.fingerprint,
                 cmd: submission.cmd.clone(),
                 created_at: now,
@@ -395,33 +405,45 @@ impl Ledger {
             self.keys.insert(key.clone(), entry);
         }
         if let Some(id) = &submission.id {
-            self.ids.insert(id.clone(), IdState::InFlight(submission.token));
-            self.ids.insert(id.shared(), IdState::InFlight(submission.token));
+            self.ids.insert(id.clone(), CommandState::InFlight(submission.token));
+            self.ids.insert(id.shared(), CommandState::InFlight(submission.token));
         }
-        let running = Running { key: submission.key.clone(), id: submission.id.clone() };
+        let running = RunningCommand { key: submission.key.clone(), id: submission.id.clone() };
         self.running.insert(submission.token, running);
     }
 
-    fn finish_key(&mut self, now: i64, token: Token, key: KeyName, outcome: &Outcome) -> Vec<Token> {
+    fn finish_key(
+        &mut self,
+        now: i64,
+        token: SubmissionToken,
+        key: IdempotencyKey,
+        outcome: &CommandOutcome,
+    ) -> Vec<SubmissionToken> {
         let Some(entry) = self.keys.get_mut(&key) else { return Vec::new() };
         entry.created_at = now;
-        let before = std::mem::replace(&mut entry.state, KeyState::Done(token, outcome.clone()));
+        let before = std::mem::replace(&mut entry.state, KeyUseState::Done(token, outcome.clone()));
         self.done_bytes += outcome.bytes();
         self.done_keys.push_back((key, token));
         match before {
-            KeyState::InFlight { joined } => joined,
-            KeyState::Done(..) => Vec::new(),
+            KeyUseState::InFlight { joined } => joined,
+            KeyUseState::Done(..) => Vec::new(),
         }
     }
 
-    fn finish_id(&mut self, id: &IdName, token: Token, outcome: &Outcome, released: &mut Released) {
+    fn finish_id(
+        &mut self,
+        id: &CommandId,
+        token: SubmissionToken,
+        outcome: &CommandOutcome,
+        released: &mut ReleasedCommands,
+    ) {
         // A newer command may have taken the name meanwhile; then it speaks for it.
-        if matches!(self.ids.get(id), Some(IdState::InFlight(current)) if *current == token) {
-            self.ids.insert(id.clone(), IdState::Done(token, outcome.success()));
+        if matches!(self.ids.get(id), Some(CommandState::InFlight(current)) if *current == token) {
+            self.ids.insert(id.clone(), CommandState::Done(token, outcome.success()));
             self.done_ids.push_back((id.clone(), token));
         }
-        let waits = |missing: &Missing| missing.get(id) == Some(&token);
-        let dependents: Vec<Token> = self
+        let waits = |missing: &MissingDependencies| missing.get(id) == Some(&token);
+        let dependents: Vec<SubmissionToken> = self
             .waiting
             .iter()
             .filter(|(_, missing)| waits(missing))
@@ -446,8 +468,8 @@ impl Ledger {
         released.ready.sort_unstable();
     }
 
-    fn forget_key(&mut self, key: &KeyName) {
-        if let Some(KeyEntry { state: KeyState::Done(_, outcome), .. }) = self.keys.remove(key) {
+    fn forget_key(&mut self, key: &IdempotencyKey) {
+        if let Some(KeyUse { state: KeyUseState::Done(_, outcome), .. }) = self.keys.remove(key) {
             self.done_bytes = self.done_bytes.saturating_sub(outcome.bytes());
         }
     }
@@ -458,20 +480,20 @@ impl Ledger {
         {
             let Some((key, token)) = self.done_keys.pop_front() else { break };
             let state = self.keys.get(&key).map(|entry| &entry.state);
-            if matches!(state, Some(KeyState::Done(current, _)) if *current == token) {
+            if matches!(state, Some(KeyUseState::Done(current, _)) if *current == token) {
                 self.forget_key(&key);
             }
         }
         while self.done_ids.len() > self.limits.outcomes_max {
             let Some((id, token)) = self.done_ids.pop_front() else { break };
-            if matches!(self.ids.get(&id), Some(IdState::Done(current, _)) if *current == token) {
+            if matches!(self.ids.get(&id), Some(CommandState::Done(current, _)) if *current == token) {
                 self.ids.remove(&id);
             }
         }
     }
 
     /// The ids a command still waits for, for the error when its time is over.
-    pub fn missing(&self, token: Token) -> Vec<String> {
+    pub fn missing(&self, token: SubmissionToken) -> Vec<String> {
         let Some(missing) = self.waiting.get(&token) else { return Vec::new() };
         let mut names: Vec<String> = missing.keys().map(|name| name.id.clone()).collect();
         names.sort();
@@ -479,8 +501,8 @@ impl Ledger {
     }
 }
 
-fn dependency_failed(dependency: &str, error: &str) -> Rejection {
-    Rejection::DependencyFailed { id: dependency.to_owned(), error: error.to_owned() }
+fn dependency_failed(dependency: &str, error: &str) -> LedgerRejection {
+    LedgerRejection::DependencyFailed { id: dependency.to_owned(), error: error.to_owned() }
 }
 
 /// Fields that say who asks and how to answer, not what is asked.

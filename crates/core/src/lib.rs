@@ -10,12 +10,12 @@
 pub mod agent;
 pub mod breaker;
 pub mod command_queue;
+pub mod event_writer;
 pub mod fingerprint;
 pub mod harness;
 pub mod health;
 pub mod ids;
 pub mod ledger;
-pub mod outbox;
 pub mod projection;
 pub mod record;
 pub mod redact;

@@ -14,7 +14,7 @@ use qd_wire::event::AgentPhase;
 use qd_wire::input::InputRequest;
 use qd_wire::run::is_terminal;
 
-pub use change::{Answered, Change, Description, Question, is_telling, read};
+pub use change::{PendingQuestion, ProjectionChange, ResolvedQuestion, SessionDescription, is_telling, read};
 pub use line::LinePatch;
 
 /// Questions of one session that are kept; more are only counted.
@@ -24,7 +24,7 @@ const TITLE_CHARACTERS_MAX: usize = 200;
 
 /// When something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Moment {
+pub struct EventMoment {
     /// The number of the event if it is a record.
     pub seq: Option<u64>,
     /// The time of the event; unix milliseconds.
@@ -37,8 +37,8 @@ pub struct Moment {
 
 /// What a change has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Applied {
-    pub news: News,
+pub struct ProjectionUpdate {
+    pub news: ListUrgency,
     /// The status was another one before.
     pub is_new_status: bool,
     /// A turn has ended; when it began, by our own time.
@@ -47,7 +47,7 @@ pub struct Applied {
 
 /// How soon those who look at lists should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum News {
+pub enum ListUrgency {
     #[default]
     None,
     /// Together with what else changes soon.
@@ -58,7 +58,7 @@ pub enum News {
 
 /// What is known of the program, or the agent, as a run. Known only from a session's first record on, or from its log.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct RunLine {
+pub struct RunSummary {
     pub tool: Option<String>,
     pub command: Option<String>,
     pub started_at: Option<i64>,
@@ -77,12 +77,12 @@ pub struct Projection {
     /// When the turn under way began.
     turn_began: Option<i64>,
     /// The oldest first.
-    questions: Vec<Question>,
+    questions: Vec<PendingQuestion>,
     /// Those that are not kept.
     more_questions: usize,
-    run: Option<RunLine>,
+    run: Option<RunSummary>,
     /// Questions that the log says are open, of a session whose runner has not said anything since.
-    logged_questions: Vec<Question>,
+    logged_questions: Vec<PendingQuestion>,
 }
 
 impl Default for Projection {
@@ -169,7 +169,7 @@ impl Projection {
     }
 
     /// It as a run, with the questions that nobody has answered; `None` if its past is not known.
-    pub fn run(&self) -> Option<(RunLine, Vec<Arc<InputRequest>>)> {
+    pub fn run(&self) -> Option<(RunSummary, Vec<Arc<InputRequest>>)> {
         let run = self.run.clone()?;
         let questions = self.questions.iter().chain(&self.logged_questions);
         Some((run, questions.filter_map(|question| question.request.clone()).collect()))
@@ -184,68 +184,75 @@ impl Projection {
     }
 
     /// Takes in what an event says.
-    pub fn apply(&mut self, change: &Change, moment: Moment) -> Applied {
+    pub fn apply(&mut self, change: &ProjectionChange, moment: EventMoment) -> ProjectionUpdate {
         if moment.seq == Some(1) {
             self.run.get_or_insert_default();
         }
         self.fold_run(change, moment.ts);
         if moment.is_past && change.is_of_a_moment() {
-            return Applied::default();
+            return ProjectionUpdate::default();
         }
         let patch = LinePatch::of(change);
         let line = self.patch_line(&patch);
         let applied = self.apply_now(change, &patch, moment);
-        Applied { news: applied.news.max(line), ..applied }
+        ProjectionUpdate { news: applied.news.max(line), ..applied }
     }
 
     /// Takes in what is of now: all but the fields of the line that a patch sets.
-    fn apply_now(&mut self, change: &Change, patch: &LinePatch, moment: Moment) -> Applied {
+    fn apply_now(
+        &mut self,
+        change: &ProjectionChange,
+        patch: &LinePatch,
+        moment: EventMoment,
+    ) -> ProjectionUpdate {
         match change {
-            Change::Created { .. } => self.create(moment),
-            Change::Started { .. } => self.start(moment),
-            Change::Exited { .. } | Change::Idle { .. } => self.rest(patch),
-            Change::Closed => {
+            ProjectionChange::Created { .. } => self.create(moment),
+            ProjectionChange::Started { .. } => self.start(moment),
+            ProjectionChange::Exited { .. } | ProjectionChange::Idle { .. } => self.rest(patch),
+            ProjectionChange::Closed => {
                 self.drop_questions();
                 self.rest(patch)
             }
-            Change::Working(phase) => self.work(*phase, moment.now),
-            Change::Failed { .. } if moment.is_past => Applied::default(),
-            Change::Failed { .. } => {
+            ProjectionChange::Working(phase) => self.work(*phase, moment.now),
+            ProjectionChange::Failed { .. } if moment.is_past => ProjectionUpdate::default(),
+            ProjectionChange::Failed { .. } => {
                 self.drop_questions();
                 self.rest(patch)
             }
-            Change::Asked(question) => {
+            ProjectionChange::Asked(question) => {
                 if self.questions.len() < QUESTIONS_MAX {
                     self.questions.push(question.clone());
                 } else {
                     self.more_questions += 1;
                 }
-                Applied { news: News::Now, ..Applied::default() }
+                ProjectionUpdate { news: ListUrgency::Now, ..ProjectionUpdate::default() }
             }
-            Change::Answered(answered) => {
+            ProjectionChange::Answered(answered) => {
                 if !self.settle(&answered.request_id) {
                     self.more_questions = self.more_questions.saturating_sub(1);
                 }
-                Applied { news: News::Now, ..Applied::default() }
+                ProjectionUpdate { news: ListUrgency::Now, ..ProjectionUpdate::default() }
             }
-            Change::Acted { request_id } => {
-                let news = if self.settle(request_id) { News::Now } else { News::None };
-                Applied { news, ..Applied::default() }
+            ProjectionChange::Acted { request_id } => {
+                let news = if self.settle(request_id) { ListUrgency::Now } else { ListUrgency::None };
+                ProjectionUpdate { news, ..ProjectionUpdate::default() }
             }
-            Change::Titled(_) | Change::ModelChanged { .. } | Change::BranchChanged(_) => Applied::default(),
-            Change::Said { text, count } => {
+            ProjectionChange::Titled(_)
+            | ProjectionChange::ModelChanged { .. }
+            | ProjectionChange::BranchChanged(_) => ProjectionUpdate::default(),
+            ProjectionChange::Said { text, count } => {
                 if let Some(text) = text {
                     self.line.last_text = Some(text.clone()).filter(|text| !text.is_empty());
                 }
                 self.line.message_count = *count;
-                Applied { news: News::Soon, ..Applied::default() }
+                ProjectionUpdate { news: ListUrgency::Soon, ..ProjectionUpdate::default() }
             }
-            Change::Described(description) => self.describe(description, moment.now),
+            ProjectionChange::Described(description) => self.describe(description, moment.now),
         }
     }
 
     /// Sets the fields of the line. That its agent runs is told as such, so harness and directory are no news.
-    fn patch_line(&mut self, patch: &LinePatch) -> News {
+    fn patch_line(&mut self, patch: &LinePatch) -> ListUrgency {
         let line = &mut self.line;
         if let Some(harness) = &patch.harness {
             harness.clone_into(&mut line.harness);
@@ -262,54 +269,54 @@ impl Projection {
         fields.into_iter().map(|(field, value)| set(field, value.as_deref())).max().unwrap_or_default()
     }
 
-    fn create(&mut self, moment: Moment) -> Applied {
+    fn create(&mut self, moment: EventMoment) -> ProjectionUpdate {
         if moment.seq == Some(1) {
             self.line.created_at = moment.ts;
         }
         let is_stopped = matches!(self.status, SessionStatus::Starting | SessionStatus::Failed);
         let is_new_status = is_stopped && self.set_status(SessionStatus::Idle);
-        Applied { is_new_status, ..Applied::default() }
+        ProjectionUpdate { is_new_status, ..ProjectionUpdate::default() }
     }
 
-    fn start(&mut self, moment: Moment) -> Applied {
+    fn start(&mut self, moment: EventMoment) -> ProjectionUpdate {
         if moment.is_past {
-            return Applied::default();
+            return ProjectionUpdate::default();
         }
         if moment.seq == Some(1) {
             // The run of a foreign host, which was created just now.
             self.turn_began.get_or_insert(moment.now);
-            return Applied::default();
+            return ProjectionUpdate::default();
         }
         self.work(None, moment.now)
     }
 
-    fn work(&mut self, phase: Option<AgentPhase>, now: i64) -> Applied {
+    fn work(&mut self, phase: Option<AgentPhase>, now: i64) -> ProjectionUpdate {
         let has_moved = self.working_since.is_none() || self.phase != phase;
         self.working_since.get_or_insert(now);
         self.turn_began.get_or_insert(now);
         self.phase = phase;
         let is_new_status = self.set_status(SessionStatus::Working);
         let news = match (is_new_status, has_moved) {
-            (true, _) => News::Now,
-            (false, true) => News::Soon,
-            (false, false) => News::None,
+            (true, _) => ListUrgency::Now,
+            (false, true) => ListUrgency::Soon,
+            (false, false) => ListUrgency::None,
         };
-        Applied { news, is_new_status, ended_turn: None }
+        ProjectionUpdate { news, is_new_status, ended_turn: None }
     }
 
     /// The agent does not work.
-    fn rest(&mut self, patch: &LinePatch) -> Applied {
+    fn rest(&mut self, patch: &LinePatch) -> ProjectionUpdate {
         self.working_since = None;
         self.phase = None;
         let ended_turn = self.turn_began.take();
         let is_new_status = self.set_status(patch.status_after(self.status));
-        let news = if is_new_status { News::Now } else { News::None };
-        Applied { news, is_new_status, ended_turn }
+        let news = if is_new_status { ListUrgency::Now } else { ListUrgency::None };
+        ProjectionUpdate { news, is_new_status, ended_turn }
     }
 
     /// The runner says how it stands. The turn is left to who knows whether its end was told.
-    fn describe(&mut self, description: &Description, now: i64) -> Applied {
-        let Description { status, phase, questions, .. } = description;
+    fn describe(&mut self, description: &SessionDescription, now: i64) -> ProjectionUpdate {
+        let SessionDescription { status, phase, questions, .. } = description;
         if *status == SessionStatus::Working {
             self.work(*phase, now);
         } else {
@@ -318,12 +325,12 @@ impl Projection {
         }
         self.set_questions(questions.clone());
         let is_new_status = self.set_status(*status);
-        let news = if is_new_status { News::Now } else { News::None };
-        Applied { news, is_new_status, ended_turn: None }
+        let news = if is_new_status { ListUrgency::Now } else { ListUrgency::None };
+        ProjectionUpdate { news, is_new_status, ended_turn: None }
     }
 
     /// The questions that wait, the oldest first.
-    pub fn set_questions(&mut self, questions: Vec<Question>) {
+    pub fn set_questions(&mut self, questions: Vec<PendingQuestion>) {
         let count = questions.len();
         self.questions = questions;
         self.questions.truncate(QUESTIONS_MAX);
@@ -348,39 +355,40 @@ impl Projection {
         Projection { questions: other.questions, ..self }
     }
 
-    fn fold_run(&mut self, change: &Change, ts: i64) {
+    fn fold_run(&mut self, change: &ProjectionChange, ts: i64) {
         let Some(run) = &mut self.run else { return };
         match change {
-            Change::Started { tool, command } => run.start(ts, tool.clone(), command.clone()),
-            Change::Created { harness, .. } => {
+            ProjectionChange::Started { tool, command } => run.start(ts, tool.clone(), command.clone()),
+            ProjectionChange::Created { harness, .. } => {
                 if !is_terminal(harness) {
                     run.start(ts, Some(harness.clone()), Some(harness.clone()));
                 }
             }
-            Change::Exited { exit_code } => run.end(ts, exit_code.unwrap_or(-1)),
-            Change::Closed => {
+            ProjectionChange::Exited { exit_code } => run.end(ts, exit_code.unwrap_or(-1)),
+            ProjectionChange::Closed => {
                 if run.ended_at.is_none() {
                     run.end(ts, 0);
                 }
             }
-            Change::Working(_)
-            | Change::Idle { .. }
-            | Change::Failed { .. }
-            | Change::Asked(_)
-            | Change::Answered(_)
-            | Change::Acted { .. }
-            | Change::Titled(_)
-            | Change::ModelChanged { .. }
-            | Change::BranchChanged(_)
-            | Change::Said { .. }
-            | Change::Described(_) => {}
+            ProjectionChange::Working(_)
+            | ProjectionChange::Idle { .. }
+            | ProjectionChange::Failed { .. }
+            | ProjectionChange::Asked(_)
+            | ProjectionChange::Answered(_)
+            | ProjectionChange::Acted { .. }
+            | ProjectionChange::Titled(_)
+            | ProjectionChange::ModelChanged { .. }
+            | ProjectionChange::BranchChanged(_)
+            | ProjectionChange::Said { .. }
+            | ProjectionChange::Described(_) => {}
         }
     }
 }
 
-impl RunLine {
+impl RunSummary {
     fn start(&mut self, ts: i64, tool: Option<String>, command: Option<String>) {
-        *self = RunLine { tool, command, started_at: self.started_at.or(Some(ts)), ..RunLine::default() };
+        *self =
+            RunSummary { tool, command, started_at: self.started_at.or(Some(ts)), ..RunSummary::default() };
     }
 
     fn end(&mut self, ts: i64, exit_code: i32) {
@@ -390,14 +398,14 @@ impl RunLine {
 }
 
 /// Sets a field of the line if there is something to set; an empty text for none.
-fn set(field: &mut Option<String>, value: Option<&str>) -> News {
-    let Some(value) = value else { return News::None };
+fn set(field: &mut Option<String>, value: Option<&str>) -> ListUrgency {
+    let Some(value) = value else { return ListUrgency::None };
     let value = Some(value).filter(|value| !value.is_empty());
     if field.as_deref() == value {
-        return News::None;
+        return ListUrgency::None;
     }
     *field = value.map(str::to_owned);
-    News::Now
+    ListUrgency::Now
 }
 
 /// The beginning of a text on one line, without what could disturb it: control characters, and those that turn the

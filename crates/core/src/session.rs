@@ -3,22 +3,22 @@
 //! It is the one authority on a session: it numbers records, names messages, knows the state, holds the open
 //! questions and the message being generated. It never reads a clock; callers pass the time.
 
-mod accepted;
+mod accepted_prompts;
+mod agent_events;
 mod answer_text;
 mod assembly;
 mod attach;
 mod conversation;
+mod conversation_move;
+mod event_form;
 mod gate;
-mod handle;
 mod interview;
-mod kept;
 mod lifecycle;
-mod moving;
 mod questions;
 mod queue_edit;
 mod run;
 mod turn;
-mod watch;
+mod undelivered_inputs;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,24 +28,24 @@ use qd_wire::run::{PermissionDetails, PermissionSource, RunState};
 use qd_wire::{EventPayload, Message};
 use serde_json::Value;
 
-pub use accepted::{AcceptedPrompt, PromptTurn};
+pub use accepted_prompts::{AcceptedPrompt, PromptTurn};
 pub use answer_text::ANSWER_CHARACTERS_MAX;
-pub use assembly::Assembly;
+pub use assembly::MessageAssembly;
+pub use conversation_move::QueueFate;
+pub use event_form::{ConversationChange, EventForm};
 pub use gate::GateError;
-pub use kept::KeptInput;
-pub use lifecycle::{AgentFacts, AgentUp, Gone};
-pub use moving::QueueFate;
-pub use questions::{AnswerError, Answered, OpenQuestion, StoredQuestion};
+pub use lifecycle::{AgentEnd, AgentFacts, ReadyAgent};
+pub use questions::{AnswerError, OpenQuestion, SettledAnswer, StoredQuestion};
 pub use queue_edit::QueueEdit;
 pub use run::{RunInputNote, RunStart};
-pub use watch::{ConversationChange, EventForm};
+pub use undelivered_inputs::UndeliveredInput;
 
-use crate::health::Activity;
+use crate::event_writer::{EventFront, EventWriter};
+use crate::health::SessionActivity;
 use crate::ids::MessageIds;
-use crate::outbox::{EventFront, Outbox};
 use crate::terminal::ScreenQuestion;
-use moving::Moving;
-use queue_edit::{Emptying, HeldImages, QueueReads};
+use conversation_move::ConversationMove;
+use queue_edit::{HeldImages, QueueReads, QueueRecall};
 use turn::Turn;
 
 /// Prompts that the agent may have and has not shown; more are refused until it has. Each is kept until then, so that none
@@ -54,7 +54,7 @@ pub const UNSHOWN_PROMPTS_MAX: usize = 1024;
 
 /// Who the session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct SessionIdentity {
     pub session_id: String,
     pub runner_id: String,
     pub harness: String,
@@ -68,7 +68,7 @@ pub struct Identity {
 
 /// What a session remembers across restarts, besides its records.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Memory {
+pub struct SessionMemory {
     pub last_seq: u64,
     pub next_idx: u64,
     pub version: u64,
@@ -84,12 +84,12 @@ pub struct Memory {
     /// Inputs the agent has accepted and not yet read.
     pub queue: QueueState,
     /// Inputs an earlier agent had accepted and not read; the next agent gets them, in this order.
-    pub kept: Vec<KeptInput>,
+    pub kept: Vec<UndeliveredInput>,
     /// What waits was left over by a turn that is over (agents leave it there after an abort): it goes ahead of the
     /// next prompt, and starts no turn by itself. Otherwise its turn was cut off, and the next agent goes on with it.
     pub waits_for_prompt: bool,
     /// A kept input on its way to the agent: it may or may not have arrived.
-    pub delivering: Option<KeptInput>,
+    pub delivering: Option<UndeliveredInput>,
     /// Prompts the agent has said yes to and not shown yet: neither in its queue nor in the conversation.
     pub accepted: Vec<AcceptedPrompt>,
     /// Operations that pass the gate unasked for as long as the session lives.
@@ -102,7 +102,7 @@ pub struct Memory {
 
 /// How the message list changed, for the runner's index of known messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IndexChange {
+pub enum MessageIndexChange {
     Add {
         idx: u64,
         message_id: String,
@@ -114,8 +114,8 @@ pub enum IndexChange {
 /// One session.
 #[derive(Debug)]
 pub struct Session {
-    identity: Identity,
-    memory: Memory,
+    identity: SessionIdentity,
+    memory: SessionMemory,
     front: EventFront,
     ids: MessageIds,
     status: SessionStatus,
@@ -124,7 +124,7 @@ pub struct Session {
     turn: Option<Turn>,
     /// A compaction outside any turn, asked for by a person.
     compacting_alone: bool,
-    assembly: Option<Assembly>,
+    assembly: Option<MessageAssembly>,
     tools: Vec<RunningTool>,
     questions: Vec<OpenQuestion>,
     settled_questions: VecDeque<String>,
@@ -143,8 +143,8 @@ pub struct Session {
     /// The command by which a kept input is on its way.
     delivering_token: Option<u64>,
     /// The agent is on its way to another conversation.
-    moving: Option<Moving>,
-    index_changes: Vec<IndexChange>,
+    moving: Option<ConversationMove>,
+    index_changes: Vec<MessageIndexChange>,
     unknown_events: u64,
     turns: u64,
     /// Somebody watches, and is told the events in this form too.
@@ -165,7 +165,7 @@ pub struct Session {
     is_queue_untold: bool,
     /// The agent is asked to give back its queue. Until it has, what it says of it is noted and no more: should we end
     /// now, what was in the queue is not lost.
-    emptying: Option<Emptying>,
+    emptying: Option<QueueRecall>,
 }
 
 /// A prompt on its way into the agent; found again when it comes back as a user message.
@@ -184,7 +184,7 @@ pub struct ExpectedPrompt {
 
 impl Session {
     /// A session without a running agent.
-    pub fn new(identity: Identity, memory: Memory, status: SessionStatus) -> Self {
+    pub fn new(identity: SessionIdentity, memory: SessionMemory, status: SessionStatus) -> Self {
         Session {
             front: EventFront::new(&identity.session_id, &identity.runner_id),
             identity,
@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &SessionIdentity {
         &self.identity
     }
 
@@ -234,7 +234,7 @@ impl Session {
         self.identity.worktree = Some(worktree);
     }
 
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &SessionMemory {
         &self.memory
     }
 
@@ -252,8 +252,8 @@ impl Session {
     }
 
     /// What the agent does, for those who watch over it.
-    pub fn activity(&self) -> Activity<'_> {
-        Activity {
+    pub fn activity(&self) -> SessionActivity<'_> {
+        SessionActivity {
             is_busy: self.is_working(),
             phase: self.phase,
             tools: &self.tools,
@@ -267,7 +267,7 @@ impl Session {
     }
 
     /// What the message list did since the last call.
-    pub fn take_index_changes(&mut self) -> Vec<IndexChange> {
+    pub fn take_index_changes(&mut self) -> Vec<MessageIndexChange> {
         std::mem::take(&mut self.index_changes)
     }
 
@@ -342,12 +342,12 @@ impl Session {
         }
     }
 
-    fn emit(&mut self, now: i64, event: &Event, out: &mut Outbox) {
+    fn emit(&mut self, now: i64, event: &Event, out: &mut EventWriter) {
         let seq = event.is_record().then(|| self.next_seq());
         out.known(&self.front, now, seq, event);
     }
 
-    fn emit_payload(&mut self, now: i64, payload: &EventPayload, out: &mut Outbox) {
+    fn emit_payload(&mut self, now: i64, payload: &EventPayload, out: &mut EventWriter) {
         let seq = payload.is_record().then(|| self.next_seq());
         out.event(&self.front, now, seq, payload);
     }
@@ -358,10 +358,10 @@ impl Session {
     }
 
     /// Gives a finished message its place and announces it.
-    fn append_message(&mut self, now: i64, mut message: Message, out: &mut Outbox) {
+    fn append_message(&mut self, now: i64, mut message: Message, out: &mut EventWriter) {
         message.idx = self.memory.next_idx;
         self.memory.next_idx += 1;
-        self.index_changes.push(IndexChange::Add { idx: message.idx, message_id: message.id.clone() });
+        self.index_changes.push(MessageIndexChange::Add { idx: message.idx, message_id: message.id.clone() });
         self.emit(now, &Event::MessageEnd { message }, out);
     }
 }

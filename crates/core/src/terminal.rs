@@ -15,5 +15,5 @@ mod questions_tests;
 mod screen_tests;
 
 pub use joiner::Utf8Joiner;
-pub use questions::{Rules, ScreenQuestion, ScreenRequest, known_tools};
+pub use questions::{QuestionRules, ScreenQuestion, ScreenRequest, known_tools};
 pub use screen::{PENDING_BYTES_MAX, SCROLLBACK_LINES_MAX, Screen};

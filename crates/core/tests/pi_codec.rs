@@ -5,7 +5,7 @@
 mod pi_support;
 
 use pi_support::{NOW_MS, decode, fixtures, render};
-use qd_core::agent::{AgentEvent, AgentRequest, Answer, Image, WhenBusy};
+use qd_core::agent::{AgentEvent, AgentRequest, Image, QuestionAnswer, WhenBusy};
 use qd_core::harness::pi::{PiCodec, PiOutput, UNKNOWN_FIELDS_BYTES_MAX, encode};
 use qd_wire::event::{AgentPhase, NotifyLevel};
 use qd_wire::message::{KnownPart, Part, Role, StopReason};
@@ -339,15 +339,15 @@ fn requests() -> Vec<(AgentRequest, Value)> {
         ),
         (AgentRequest::Abort, json!({ "id": "q", "type": "abort" })),
         (
-            answer(Answer::Value(text("x"))),
+            answer(QuestionAnswer::Value(text("x"))),
             json!({ "type": "extension_ui_response", "id": "u1", "value": "x" }),
         ),
         (
-            answer(Answer::Confirmed(false)),
+            answer(QuestionAnswer::Confirmed(false)),
             json!({ "type": "extension_ui_response", "id": "u1", "confirmed": false }),
         ),
         (
-            answer(Answer::Cancelled),
+            answer(QuestionAnswer::Cancelled),
             json!({ "type": "extension_ui_response", "id": "u1", "cancelled": true }),
         ),
     ];

@@ -6,7 +6,7 @@ mod pi_support;
 
 use pi_support::{decode, fixtures};
 use qd_core::agent::{AgentEvent, NativeMessage};
-use qd_core::harness::Reply;
+use qd_core::harness::AgentReply;
 use qd_core::harness::pi::{
     EntriesError, PiFileSummary, PiOutput, commands, conversation_from_reply, fork_points, fork_text,
     has_stable_id, is_cancelled, model, models, state, stats, thinking_level, thinking_levels,
@@ -22,7 +22,7 @@ fn replies_to(command: &str) -> Vec<(String, Value, Vec<NativeMessage>)> {
         for output in decode(&fixture.lines) {
             match output {
                 PiOutput::Event(AgentEvent::MessageEnded(message)) => messages.push(message),
-                PiOutput::Reply(Reply { command: name, result: Ok(data), .. }) => {
+                PiOutput::Reply(AgentReply { command: name, result: Ok(data), .. }) => {
                     // From here on pi is in another conversation.
                     if ["fork", "clone", "new_session", "switch_session"].contains(&name.as_str()) {
                         messages.clear();

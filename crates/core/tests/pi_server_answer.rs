@@ -14,13 +14,13 @@ mod pi_support;
 
 use pi_server_support::frame;
 use qd_core::view::pi_server::answer;
-use qd_core::view::pi_server::request::{Request, read};
+use qd_core::view::pi_server::request::{PiServerRequest, read};
 use qd_wire::data::{Partial, SessionState, StoredSession};
 use qd_wire::{ErrorCode, InputRequest};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-fn request(name: &str) -> Box<Request> {
+fn request(name: &str) -> Box<PiServerRequest> {
     read(&frame(name)).expect(name)
 }
 

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use qd_core::agent::{AgentEvent, WhenBusy};
 use qd_core::harness::demo::DemoAgent;
 use qd_core::harness::pi::pass_through;
-use qd_core::view::pi_server::event::Producer;
+use qd_core::view::pi_server::event::EventProducer;
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_800_000_000_000;
@@ -147,7 +147,7 @@ fn produced(prompts: &[&str]) -> Vec<Value> {
 }
 
 fn in_the_form_of_pi(events: &[AgentEvent]) -> Vec<Value> {
-    let (mut producer, mut out) = (Producer::default(), Vec::new());
+    let (mut producer, mut out) = (EventProducer::default(), Vec::new());
     for event in events {
         producer.produce(NOW, event, &mut out);
     }

@@ -1,8 +1,8 @@
 //! Records as the run document's events: each event of the document with each of its fields.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use qd_core::view::run::Kind;
-use qd_core::view::run::event::{Class, show};
+use qd_core::view::run::SessionKind;
+use qd_core::view::run::event::{EventClass, show};
 use qd_core::view::run::history::messages;
 use qd_core::view::run::record::Record;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn line(seq: u64, event: &str, fields: &Value) -> String {
     )
 }
 
-fn shown(kind: Kind, event: &str, fields: &Value) -> Vec<Value> {
+fn shown(kind: SessionKind, event: &str, fields: &Value) -> Vec<Value> {
     let line = line(7, event, fields);
     let mut found = Vec::new();
     show(kind, &Record::parse(&line).unwrap(), &mut |shown| {
@@ -93,7 +93,7 @@ fn a_program_in_a_terminal() {
     ];
     let shown: Vec<Value> = records
         .iter()
-        .map(|(event, fields)| json!({ *event: shown(Kind::Terminal, event, fields) }))
+        .map(|(event, fields)| json!({ *event: shown(SessionKind::Terminal, event, fields) }))
         .collect();
     insta::assert_json_snapshot!(shown);
 }
@@ -131,8 +131,10 @@ fn another_agent() {
         ("session.native_changed", json!({"native_session_id":"n-1"})),
         ("session.closed", json!({})),
     ];
-    let shown: Vec<Value> =
-        records.iter().map(|(event, fields)| json!({ *event: shown(Kind::Agent, event, fields) })).collect();
+    let shown: Vec<Value> = records
+        .iter()
+        .map(|(event, fields)| json!({ *event: shown(SessionKind::Agent, event, fields) }))
+        .collect();
     insta::assert_json_snapshot!(shown);
 }
 
@@ -189,7 +191,7 @@ fn each_field_of_the_document_is_there() {
         ),
     ];
     for (record, event, fields, names) in document {
-        let shown = shown(Kind::Terminal, record, fields);
+        let shown = shown(SessionKind::Terminal, record, fields);
         let first = &shown[0];
         assert_eq!(first["type"], *event);
         assert_eq!(
@@ -205,7 +207,7 @@ fn each_field_of_the_document_is_there() {
 /// The person who decides sees everything, whatever it looks like.
 #[test]
 fn hole_6_the_approver_sees_all_arguments() {
-    let shown = shown(Kind::Terminal, "agent.input_needed", &gate());
+    let shown = shown(SessionKind::Terminal, "agent.input_needed", &gate());
     let text = shown[0].to_string();
     assert!(text.contains("settings-of-the-production-environment"), "{text}");
     assert!(text.contains("sk-abcdefghijklmnopqrstuvwxyz0123456789"), "{text}");
@@ -218,8 +220,8 @@ fn output_is_passed_on_byte_by_byte() {
         r#"{{"channel":"agent","session_id":"run-1","runner_id":"host-1","ts":{TS},"seq":7,"event":"run.output",{text}}}"#
     );
     let mut found = String::new();
-    show(Kind::Terminal, &Record::parse(&line).unwrap(), &mut |shown| {
-        assert_eq!(shown.class(), Class::Output);
+    show(SessionKind::Terminal, &Record::parse(&line).unwrap(), &mut |shown| {
+        assert_eq!(shown.class(), EventClass::Output);
         found = shown.pieces.concat();
     });
     assert_eq!(
@@ -243,7 +245,8 @@ fn the_past_is_a_list_of_messages() {
         line(8, "run.exited", &json!({"exit_code":2})),
     ];
     let list = |include_output: bool| -> Vec<Value> {
-        let of = |text: &String| messages(Kind::Terminal, &Record::parse(text).unwrap(), include_output);
+        let of =
+            |text: &String| messages(SessionKind::Terminal, &Record::parse(text).unwrap(), include_output);
         records.iter().flat_map(of).map(|message| json!(message)).collect()
     };
     insta::assert_json_snapshot!(list(true));

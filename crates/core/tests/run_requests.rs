@@ -2,10 +2,10 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use qd_core::view::run::answer::{Answer, refused, response};
-use qd_core::view::run::request::{Command, Request, Subscribe, read, read_input};
+use qd_core::view::run::answer::{RunAnswer, refused, response};
+use qd_core::view::run::request::{AppRequest, RunCommand, RunSubscription, read, read_input};
 use qd_wire::command_table;
-use qd_wire::run_protocol::{TYPES, Way};
+use qd_wire::run_protocol::{MessageDirection, TYPES};
 use serde_json::{Value, json};
 
 /// 2027-01-15T08:00:00.123Z
@@ -16,9 +16,9 @@ fn frame(kind: &str, data: &Value) -> String {
     json!({"type":kind,"ts":"2025-01-01T00:00:00Z","run_id":"run-1","data":data}).to_string()
 }
 
-fn command(kind: &str, data: &Value) -> Command {
+fn command(kind: &str, data: &Value) -> RunCommand {
     match read(&frame(kind, data)) {
-        Ok(Request::Command(command)) => *command,
+        Ok(AppRequest::Command(command)) => *command,
         other => panic!("{kind}: {other:?}"),
     }
 }
@@ -83,7 +83,7 @@ fn commands_of_the_document_become_ours() {
     let examples = examples();
     let missing: Vec<&str> = TYPES
         .iter()
-        .filter(|row| matches!(row.way, Way::Command | Way::Rpc))
+        .filter(|row| matches!(row.way, MessageDirection::Command | MessageDirection::Rpc))
         .map(|row| row.name)
         .filter(|name| !examples.iter().any(|(kind, _)| kind == name))
         .collect();
@@ -206,17 +206,18 @@ fn errors_name_what_they_are_about() {
 #[test]
 fn subscriptions_name_their_run_in_either_place() {
     let expected =
-        Subscribe { run_id: "a".to_owned(), replace: true, include_output: false, since_seq: Some(5) };
+        RunSubscription { run_id: "a".to_owned(), replace: true, include_output: false, since_seq: Some(5) };
     let data = r#""replace":true,"include_output":false,"since_seq":5"#;
     let by_envelope = format!(r#"{{"type":"run.subscribe","run_id":"a","data":{{{data}}}}}"#);
-    assert_eq!(read(&by_envelope), Ok(Request::Subscribe(expected.clone())));
+    assert_eq!(read(&by_envelope), Ok(AppRequest::Subscribe(expected.clone())));
     let by_data = format!(r#"{{"type":"run.subscribe","data":{{"run_id":"a",{data}}}}}"#);
-    assert_eq!(read(&by_data), Ok(Request::Subscribe(expected)));
-    let plain = Subscribe { run_id: "a".to_owned(), replace: false, include_output: true, since_seq: None };
-    assert_eq!(read(r#"{"type":"run.subscribe","run_id":"a"}"#), Ok(Request::Subscribe(plain)));
-    assert_eq!(read(r#"{"type":"run.unsubscribe"}"#), Ok(Request::Unsubscribe(None)));
-    assert_eq!(read(r#"{"type":"run.ack","data":{"run_id":"a","last_seq":1}}"#), Ok(Request::Ignored));
-    assert_eq!(read(r#"{"type":"host.heartbeat"}"#), Ok(Request::Ignored));
+    assert_eq!(read(&by_data), Ok(AppRequest::Subscribe(expected)));
+    let plain =
+        RunSubscription { run_id: "a".to_owned(), replace: false, include_output: true, since_seq: None };
+    assert_eq!(read(r#"{"type":"run.subscribe","run_id":"a"}"#), Ok(AppRequest::Subscribe(plain)));
+    assert_eq!(read(r#"{"type":"run.unsubscribe"}"#), Ok(AppRequest::Unsubscribe(None)));
+    assert_eq!(read(r#"{"type":"run.ack","data":{"run_id":"a","last_seq":1}}"#), Ok(AppRequest::Ignored));
+    assert_eq!(read(r#"{"type":"host.heartbeat"}"#), Ok(AppRequest::Ignored));
 }
 
 #[test]
@@ -233,12 +234,12 @@ fn the_body_of_an_input_is_a_command() {
 
 fn answered(kind: &str, data: &Value, answer: &Value) -> Value {
     let text = answer.to_string();
-    let answer = Answer {
+    let answer = RunAnswer {
         success: true,
         data: Some(&text),
         session_id: Some("run-9"),
         runner_id: Some("host-1"),
-        ..Answer::default()
+        ..RunAnswer::default()
     };
     serde_json::from_str(&response(NOW, &command(kind, data), &answer)).unwrap()
 }
@@ -305,7 +306,7 @@ fn answers_have_the_shape_of_the_document() {
         assert!(answer["data"]["result"].is_object(), "{answer}");
     }
     insta::assert_json_snapshot!(answers);
-    let failed = Answer { error: Some("path escapes run cwd"), ..Answer::default() };
+    let failed = RunAnswer { error: Some("path escapes run cwd"), ..RunAnswer::default() };
     let command = command("rpc.fs.read", &with(json!({"path":"../a"})));
     let failed: Value = serde_json::from_str(&response(NOW, &command, &failed)).unwrap();
     assert_eq!(
@@ -351,7 +352,7 @@ proptest! {
             data[NAMES[*name]] = if place % 2 == 0 { value.clone() } else { json!("y") };
         }
         match read(&frame(TYPES[row].name, &data)) {
-            Ok(Request::Command(command)) => {
+            Ok(AppRequest::Command(command)) => {
                 let text = command.text("h");
                 prop_assert!(!text.contains('\n'));
                 let parsed = command_table::Command::parse(command.canonical(), &text);

@@ -4,7 +4,7 @@
 mod support;
 
 use qd_core::agent::AgentEvent;
-use qd_core::outbox::Outbox;
+use qd_core::event_writer::EventWriter;
 use qd_core::session::{ANSWER_CHARACTERS_MAX, Session};
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
@@ -16,12 +16,12 @@ const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 fn open(session: &mut Session, request: Value) {
     let request: InputRequest = serde_json::from_value(request).unwrap();
-    session.agent_event(0, AgentEvent::InputNeeded(request), &mut Outbox::default());
+    session.agent_event(0, AgentEvent::InputNeeded(request), &mut EventWriter::default());
 }
 
 fn settle(session: &mut Session, response: Value) -> Value {
     let params: InputResponseParams = serde_json::from_value(response).unwrap();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.answer(1, &params, Some("ann"), &mut out).unwrap();
     let resolved = events_of(out.bytes()).pop().unwrap();
     assert_eq!(resolved["event"], "agent.input_resolved");
@@ -172,7 +172,7 @@ fn what_is_redacted_early_lets_nothing_in_from_beyond_the_limit() {
 fn what_nobody_answered_has_no_answer() {
     let mut session = session();
     open(&mut session, json!({"type": "input", "request_id": "q", "title": "Name?"}));
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.withdraw_questions(1, &mut out);
     let resolved = events_of(out.bytes()).pop().unwrap();
     assert_eq!((&resolved["outcome"], resolved.get("answer")), (&json!("withdrawn"), None));

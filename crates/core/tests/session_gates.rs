@@ -4,9 +4,9 @@
 mod support;
 
 use proptest::prelude::*;
-use qd_core::agent::{AgentEvent, Answer};
-use qd_core::outbox::Outbox;
-use qd_core::session::{AnswerError, GateError, Gone, RunStart, Session, StoredQuestion};
+use qd_core::agent::{AgentEvent, QuestionAnswer};
+use qd_core::event_writer::EventWriter;
+use qd_core::session::{AgentEnd, AnswerError, GateError, RunStart, Session, StoredQuestion};
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
@@ -31,7 +31,7 @@ fn gate(id: &str, op_tool: &str, timeout: Option<u64>) -> InputRequest {
 }
 
 fn ask(session: &mut Session, request: InputRequest) -> Vec<Value> {
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.ask_gate(1, request, &mut out).unwrap();
     events_of(out.bytes())
 }
@@ -62,11 +62,11 @@ fn the_decision_is_recorded_with_who_made_it() {
         let asked = ask(&mut session, gate("g", "bash", None));
         // Who decides sees everything.
         assert_eq!(asked[0]["request"]["metadata"]["op_args"]["cmd"], "export TOKEN=hunter2");
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         // `decision` goes before `confirmed`.
         let params = InputResponseParams { confirmed: Some(!is_approval), ..decide("g", decision) };
         let answered = session.answer(2, &params, Some("alice"), &mut out).unwrap();
-        assert_eq!(answered.answer, Answer::Confirmed(is_approval));
+        assert_eq!(answered.answer, QuestionAnswer::Confirmed(is_approval));
         assert_eq!(answered.decision.unwrap().is_approval(), is_approval);
         assert_eq!(answered.reason.as_deref(), Some("because"));
         assert_eq!(answered.details.unwrap().command.as_deref(), Some("{\"cmd\":\"host.bash\"}"));
@@ -83,7 +83,7 @@ fn the_decision_is_recorded_with_who_made_it() {
 #[test]
 fn hole_2_a_made_up_request_allows_nothing() {
     let mut session = session();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let error =
         session.answer(2, &decide("made-up", Decision::ApproveForSession), None, &mut out).unwrap_err();
     assert_eq!(error, AnswerError::Unknown("made-up".into()));
@@ -101,7 +101,7 @@ fn hole_2_a_made_up_request_allows_nothing() {
 #[test]
 fn an_agent_cannot_pass_for_a_gate() {
     let mut session = session();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.agent_event(1, AgentEvent::InputNeeded(gate("a", "bash", None)), &mut out);
     assert_eq!(events_of(out.bytes())[0]["request"]["metadata"]["source"], "agent");
     // Neither now nor after a restart, which knows only what is stored.
@@ -117,15 +117,15 @@ fn an_agent_cannot_pass_for_a_gate() {
 #[test]
 fn hole_17_a_pending_call_outlives_agents_programs_and_the_runner() {
     let mut session = session();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     ask(&mut session, gate("g", "bash", None));
     session.agent_event(2, AgentEvent::TurnStarted, &mut out);
     session.agent_event(3, AgentEvent::TurnSettled { aborted: true }, &mut out);
     session.withdraw_questions(4, &mut out);
-    session.gone(5, Gone::Died { error: "x".into() }, &mut out);
+    session.gone(5, AgentEnd::Died { error: "x".into() }, &mut out);
     session.run_started(6, RunStart::default(), &mut out);
     session.run_exited(7, 0, None, None, &mut out);
-    session.gone(8, Gone::Closed { reason: "x".into() }, &mut out);
+    session.gone(8, AgentEnd::Closed { reason: "x".into() }, &mut out);
     assert_eq!(open(&session), ["g"]);
     assert!(session.open_question_ids().is_empty(), "the agent is not told of it");
     assert!(!session.activity().has_questions, "the agent does not wait for it");
@@ -142,7 +142,7 @@ fn hole_17_a_pending_call_outlives_agents_programs_and_the_runner() {
     let gone = later.restore_questions(9, serde_json::from_str(&stored).unwrap());
     assert_eq!(gone.iter().map(|question| question.request.request_id()).collect::<Vec<_>>(), ["old"]);
     assert_eq!(open(&later), ["g"]);
-    let mut said = Outbox::default();
+    let mut said = EventWriter::default();
     let answered = later.answer(10, &decide("g", Decision::Approve), None, &mut said).unwrap();
     assert_eq!(answered.details.unwrap().op_tool.as_deref(), Some("bash"));
     // Its record is named, so that it can be kept without secrets from here on.
@@ -158,7 +158,7 @@ fn a_call_with_a_time_limit_ends_and_one_without_does_not() {
     ask(&mut session, gate("short", "bash", Some(50)));
     ask(&mut session, gate("long", "bash", None));
     assert_eq!(session.next_question_deadline(), Some(51));
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     assert!(session.expire_questions(51, &mut out).is_empty(), "nothing for the agent");
     assert_eq!(events_of(out.bytes())[0]["outcome"], "timed_out");
     let over = session.take_timed_out_gates();
@@ -171,7 +171,7 @@ fn a_call_with_a_time_limit_ends_and_one_without_does_not() {
 #[test]
 fn who_asked_may_withdraw_and_cancelling_is_denying() {
     let mut session = session();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     ask(&mut session, gate("a", "bash", None));
     ask(&mut session, gate("b", "bash", None));
     assert!(session.withdraw_question(2, "a", &mut out));
@@ -179,13 +179,13 @@ fn who_asked_may_withdraw_and_cancelling_is_denying() {
     let params = InputResponseParams { request_id: "b".into(), cancelled: Some(true), ..Default::default() };
     let answered = session.answer(3, &params, None, &mut out).unwrap();
     assert_eq!(answered.decision, Some(Decision::Deny));
-    assert_eq!(answered.answer, Answer::Cancelled);
+    assert_eq!(answered.answer, QuestionAnswer::Cancelled);
 }
 
 #[test]
 fn what_cannot_be_asked_is_refused() {
     let mut session = session();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let (title, message) = ("Sure?".to_owned(), String::new());
     let confirm = InputRequest::Confirm { request_id: "c".into(), title, message, timeout: None };
     assert!(session.ask_gate(1, confirm, &mut out).is_err());
@@ -211,7 +211,7 @@ proptest! {
         let tools = ["bash", "rpc.fs.write", "rpc.fs.delete", "rpc.git.worktree_add"];
         let decisions = [Decision::Approve, Decision::Deny, Decision::ApproveForSession, Decision::Abort];
         let mut session = session();
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         let mut waiting: std::collections::BTreeMap<String, (usize, bool)> = Default::default();
         let mut known = std::collections::BTreeSet::new();
         let mut allowed = std::collections::BTreeSet::new();

@@ -5,8 +5,8 @@ mod support;
 
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
-use qd_core::outbox::Outbox;
-use qd_core::session::Gone;
+use qd_core::event_writer::EventWriter;
+use qd_core::session::AgentEnd;
 use qd_wire::InputRequest;
 use qd_wire::event::AgentPhase;
 use qd_wire::message::{Role, StopReason};
@@ -122,7 +122,7 @@ fn check(events: &[Value]) {
 proptest! {
     #[test]
     fn whatever_happens_everything_is_closed(events in prop::collection::vec(agent_event(), 0..60), died in any::<bool>()) {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         for (at, event) in events.into_iter().enumerate() {
             let now = at as i64;
             session.agent_event(now, event, &mut out);
@@ -131,7 +131,7 @@ proptest! {
             let attach = serde_json::to_value(session.attach(Some(0))).unwrap();
             prop_assert_eq!(attach["seq"].as_u64().unwrap(), session.memory().last_seq);
         }
-        let gone = if died { Gone::Died { error: "x".into() } } else { Gone::Closed { reason: "x".into() } };
+        let gone = if died { AgentEnd::Died { error: "x".into() } } else { AgentEnd::Closed { reason: "x".into() } };
         session.gone(100, gone, &mut out);
         check(&events_of(out.bytes()));
         prop_assert!(session.open_question_ids().is_empty());
@@ -140,7 +140,7 @@ proptest! {
     /// A client that takes the snapshot at any point and the deltas after it has the text of one that saw all.
     #[test]
     fn a_snapshot_and_what_follows_make_the_whole(deltas in prop::collection::vec((0u32..3, "\\PC{0,6}"), 1..30), cut in 0usize..30) {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         let head = MessageHead { role: Role::Assistant, created_at: 1, tool_call_id: None };
         session.agent_event(0, AgentEvent::TurnStarted, &mut out);
         session.agent_event(0, AgentEvent::MessageStarted(head), &mut out);
@@ -178,7 +178,7 @@ fn snapshot(attach: &Value) -> std::collections::BTreeMap<u64, String> {
 
 #[test]
 fn a_late_answer_is_told_so() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     let request = InputRequest::Select {
         request_id: "q".into(),
         title: "which?".into(),
@@ -205,7 +205,7 @@ fn a_late_answer_is_told_so() {
 
 #[test]
 fn what_comes_after_the_turn_does_not_start_another() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     let tool = |tool_call_id: &str| AgentEvent::ToolStarted {
         tool_call_id: tool_call_id.into(),
         name: "bash".into(),
@@ -233,7 +233,7 @@ fn what_comes_after_the_turn_does_not_start_another() {
 #[test]
 fn a_prompt_that_failed_names_no_later_message() {
     use qd_core::session::ExpectedPrompt;
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     let expect = |token, client_id: &str| ExpectedPrompt {
         token,
         text: String::new(),
@@ -254,7 +254,7 @@ fn a_prompt_that_failed_names_no_later_message() {
 
 #[test]
 fn events_nobody_knows_are_passed_on_and_counted() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     assert_eq!(session.state().unknown_events, None);
     let unknown = AgentEvent::Unknown { event: "x-pi.new".into(), fields: Default::default() };
     session.agent_event(0, unknown, &mut out);

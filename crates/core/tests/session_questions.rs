@@ -4,9 +4,9 @@
 mod support;
 
 use proptest::prelude::*;
-use qd_core::agent::{AgentEvent, Answer, MessageHead, NativeMessage};
-use qd_core::outbox::Outbox;
-use qd_core::session::{ExpectedPrompt, Gone, PromptTurn, Session};
+use qd_core::agent::{AgentEvent, MessageHead, NativeMessage, QuestionAnswer};
+use qd_core::event_writer::EventWriter;
+use qd_core::session::{AgentEnd, ExpectedPrompt, PromptTurn, Session};
 use qd_core::view::watched_form;
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
@@ -21,7 +21,7 @@ fn confirm(id: &str, timeout: Option<u64>) -> AgentEvent {
 }
 
 fn ask(session: &mut Session, now: i64, event: AgentEvent) -> Vec<Value> {
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.agent_event(now, event, &mut out);
     events_of(out.bytes())
 }
@@ -45,7 +45,7 @@ fn without_a_setting_the_agent_gives_up_by_itself() {
     assert_eq!(asked[0]["request"]["timeout"], 50);
     ask(&mut session, 0, confirm("b", None));
     assert_eq!(session.next_question_deadline(), Some(50));
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     assert!(session.expire_questions(50, &mut out).is_empty());
     let settled = events_of(out.bytes());
     assert_eq!(settled[0]["outcome"], "timed_out");
@@ -69,8 +69,8 @@ fn with_a_setting_every_question_ends_and_the_agent_is_told() {
         timeout: None,
     };
     ask(&mut session, 0, AgentEvent::InputNeeded(permission));
-    let mut out = Outbox::default();
-    let told = |id: &str| (id.to_owned(), Answer::TimedOut);
+    let mut out = EventWriter::default();
+    let told = |id: &str| (id.to_owned(), QuestionAnswer::TimedOut);
     assert_eq!(session.expire_questions(50, &mut out), [told("short")]);
     assert!(session.expire_questions(59, &mut out).is_empty());
     let expired = session.expire_questions(60, &mut out);
@@ -92,8 +92,8 @@ fn dialogs_without_a_timer_of_the_agents_are_cancelled_when_their_time_is_over()
     ask(&mut session, 0, AgentEvent::InputNeeded(editor));
     ask(&mut session, 0, AgentEvent::InputNeeded(form));
     ask(&mut session, 0, confirm("confirm", Some(50)));
-    let expired = session.expire_questions(50, &mut Outbox::default());
-    let told = |id: &str| (id.to_owned(), Answer::Cancelled);
+    let expired = session.expire_questions(50, &mut EventWriter::default());
+    let told = |id: &str| (id.to_owned(), QuestionAnswer::Cancelled);
     assert_eq!(expired, [told("editor"), told("form")]);
 }
 
@@ -106,12 +106,12 @@ fn an_answer_after_its_time_is_refused() {
         confirmed: Some(true),
         ..InputResponseParams::default()
     };
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let late = session.answer(50, &params, None, &mut out).unwrap_err();
     assert_eq!(late.to_string(), "Input request 'a' has timed out");
     assert!(out.bytes().is_empty());
     let answered = session.answer(49, &params, None, &mut out).unwrap();
-    assert_eq!(answered.answer, Answer::Confirmed(true));
+    assert_eq!(answered.answer, QuestionAnswer::Confirmed(true));
     assert_eq!((answered.decision, answered.details), (None, None));
 }
 
@@ -144,7 +144,7 @@ fn the_answers_to_a_form_are_checked() {
         InputRequest::Interview { request_id: "form".into(), title: "Tell".into(), questions, timeout: None };
     let mut session = session();
     ask(&mut session, 0, AgentEvent::InputNeeded(request));
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let mut answer = |responses: Value| {
         let params = InputResponseParams {
             request_id: "form".into(),
@@ -168,7 +168,7 @@ fn the_answers_to_a_form_are_checked() {
         assert!(error.starts_with(reason), "{error}");
     }
     let good = json!({ "name": "n", "color": "red", "tags": ["y"], "more": 1 });
-    assert_eq!(answer(good.clone()), Ok(Answer::Responses(good.as_object().cloned().unwrap())));
+    assert_eq!(answer(good.clone()), Ok(QuestionAnswer::Responses(good.as_object().cloned().unwrap())));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn who_watches_sees_native_events_and_questions_and_nobody_else_does() {
     let asked = ask(&mut session, 2, confirm("a", None));
     assert_eq!(named(&asked, "x-native").len(), 1);
     assert_eq!(named(&asked, "agent.input_needed").len(), 1);
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.withdraw_questions(3, &mut out);
     let settled = events_of(out.bytes());
     let resolved = named(&settled, "x-native")[0]["native"].clone();
@@ -202,12 +202,12 @@ fn who_watches_hears_the_end_of_work_that_was_cut_off() {
     let mut session = session();
     session.set_watched(Some(watched_form(true)));
     ask(&mut session, 0, AgentEvent::TurnStarted);
-    let mut out = Outbox::default();
-    session.gone(1, Gone::Died { error: "x".into() }, &mut out);
+    let mut out = EventWriter::default();
+    session.gone(1, AgentEnd::Died { error: "x".into() }, &mut out);
     let seen = events_of(out.bytes());
     assert_eq!(natives(&seen), ENDED.map(|text| serde_json::from_str::<Value>(text).unwrap()));
-    let mut out = Outbox::default();
-    session.gone(2, Gone::Stopped, &mut out);
+    let mut out = EventWriter::default();
+    session.gone(2, AgentEnd::Stopped, &mut out);
     assert!(named(&events_of(out.bytes()), "x-native").is_empty(), "there was nothing to end");
 }
 
@@ -226,11 +226,11 @@ fn who_watches_hears_the_end_of_a_prompt_that_never_became_a_turn() {
         let mut session = session();
         session.set_watched(Some(watched_form(true)));
         session.expect_prompt(prompt(7));
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         if !is_late {
             session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         }
-        session.gone(2, Gone::Died { error: "x".into() }, &mut out);
+        session.gone(2, AgentEnd::Died { error: "x".into() }, &mut out);
         if is_late {
             assert!(natives(&events_of(out.bytes())).is_empty());
             session.prompt_accepted(3, 7, PromptTurn::After(0), &mut out);
@@ -263,12 +263,12 @@ fn who_watches_hears_that_the_messages_changed_without_events() {
         tokens_before: None,
     };
     let mut session = session();
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.replace_conversation(0, "n0".into(), None, Vec::new(), &mut out);
     assert!(natives(&events_of(out.bytes())).is_empty(), "nobody watches");
     session.set_watched(Some(watched_form(true)));
-    let mut changes = |change: &mut dyn FnMut(&mut Session, &mut Outbox)| {
-        let mut out = Outbox::default();
+    let mut changes = |change: &mut dyn FnMut(&mut Session, &mut EventWriter)| {
+        let mut out = EventWriter::default();
         change(&mut session, &mut out);
         let seen = natives(&events_of(out.bytes()));
         seen.into_iter()
@@ -295,7 +295,7 @@ proptest! {
     ) {
         let mut session = session();
         session.set_question_timeout(setting);
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         for (index, (at, timeout)) in asked.iter().enumerate() {
             session.agent_event(*at, confirm(&index.to_string(), *timeout), &mut out);
         }

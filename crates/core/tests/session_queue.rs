@@ -5,8 +5,8 @@ mod support;
 
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, Image, MessageHead, NativeMessage};
-use qd_core::outbox::Outbox;
-use qd_core::session::{ExpectedPrompt, Gone, Session};
+use qd_core::event_writer::EventWriter;
+use qd_core::session::{AgentEnd, ExpectedPrompt, Session};
 use qd_wire::data::{QueueSetData, QueueState};
 use qd_wire::message::{KnownPart, Part, Role};
 use serde_json::{Value, json};
@@ -34,15 +34,20 @@ fn user_message(text: &str, created_at: i64) -> AgentEvent {
 }
 
 /// A session that works, with this in the agent's queue.
-fn working(queued: QueueState) -> (Session, Outbox) {
-    let (mut session, mut out) = (session(), Outbox::default());
+fn working(queued: QueueState) -> (Session, EventWriter) {
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::TurnStarted, &mut out);
     session.agent_event(1, AgentEvent::QueueChanged(queued), &mut out);
     (session, out)
 }
 
 /// Changes the queue; `cleared` is what the agent gives back of its own.
-fn set(session: &mut Session, out: &mut Outbox, cleared: QueueState, wanted: QueueState) -> QueueSetData {
+fn set(
+    session: &mut Session,
+    out: &mut EventWriter,
+    cleared: QueueState,
+    wanted: QueueState,
+) -> QueueSetData {
     let edit = session.begin_queue_edit();
     session.agent_event(10, AgentEvent::QueueChanged(QueueState::default()), out);
     session.set_queue(11, &edit, &cleared, wanted, Some("anna"), out)
@@ -52,7 +57,7 @@ fn kept(session: &Session) -> Vec<(String, bool)> {
     session.memory().kept.iter().map(|kept| (kept.text.clone(), kept.is_steering)).collect()
 }
 
-fn last_queue(out: &Outbox) -> Value {
+fn last_queue(out: &EventWriter) -> Value {
     let events = events_of(out.bytes());
     events.iter().rev().find(|event| event["event"] == "queue.changed").unwrap()["queue"].clone()
 }
@@ -131,7 +136,7 @@ fn what_came_after_the_change_began_stays() {
 #[test]
 fn without_an_agent_the_queue_is_ours_alone() {
     let (mut session, mut out) = working(queue(&["a"], &["b"]));
-    session.gone(2, Gone::Stopped, &mut out);
+    session.gone(2, AgentEnd::Stopped, &mut out);
     assert!(!session.is_queue_in_agent());
     let edit = session.begin_queue_edit();
     let wanted = queue(&[], &["b", "new"]);
@@ -151,7 +156,7 @@ fn a_queue_that_could_not_be_given_back_is_as_it_was() {
     let (mut session, mut out) = working(queue(&[], &["a", "b"]));
     session.begin_queue_edit();
     session.agent_event(2, AgentEvent::QueueChanged(QueueState::default()), &mut out);
-    session.gone(3, Gone::Died { error: "killed".into() }, &mut out);
+    session.gone(3, AgentEnd::Died { error: "killed".into() }, &mut out);
     assert_eq!(session.state().queue, queue(&[], &["a", "b"]), "the next agent gets it");
 }
 
@@ -160,7 +165,7 @@ fn what_goes_back_shows_no_gap_on_its_way_and_keeps_its_order() {
     let before = queue(&[], &["a", "b", "c"]);
     let (mut session, mut out) = working(before.clone());
     set(&mut session, &mut out, before, queue(&[], &["a", "c"]));
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     session.take_kept(12, 20, &mut out).unwrap();
     assert!(events_of(out.bytes()).is_empty(), "nothing has changed for those who look");
     assert_eq!(session.state().queue, queue(&[], &["a", "c"]));

@@ -4,14 +4,14 @@
 mod support;
 
 use qd_core::agent::{AgentEvent, MessageHead};
-use qd_core::outbox::Outbox;
-use qd_core::session::{Gone, Session};
+use qd_core::event_writer::EventWriter;
+use qd_core::session::{AgentEnd, Session};
 use qd_wire::message::Role;
 use serde_json::{Value, json};
 use support::{events_of, session};
 
 fn snapshot(session: &mut Session) -> Value {
-    let (before, mut out) = (session.memory().clone(), Outbox::default());
+    let (before, mut out) = (session.memory().clone(), EventWriter::default());
     session.resync(9, &mut out);
     assert_eq!(*session.memory(), before, "nothing changes");
     let round = out.take();
@@ -26,13 +26,13 @@ fn snapshot(session: &mut Session) -> Value {
 
 #[test]
 fn a_snapshot_is_right_in_every_state() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.starting(0, &mut out);
     let starting = snapshot(&mut session);
     assert_eq!(starting["state"]["status"], "starting");
     assert_eq!(starting["state"]["phase"], "initializing");
 
-    session.gone(1, Gone::Died { error: "no such program".into() }, &mut out);
+    session.gone(1, AgentEnd::Died { error: "no such program".into() }, &mut out);
     let failed = snapshot(&mut session);
     assert_eq!(
         (&failed["state"]["status"], &failed["state"]["error"]),
@@ -40,7 +40,7 @@ fn a_snapshot_is_right_in_every_state() {
     );
     assert!(failed.get("partial").is_none());
 
-    session.gone(2, Gone::Stopped, &mut out);
+    session.gone(2, AgentEnd::Stopped, &mut out);
     assert_eq!(snapshot(&mut session)["state"]["status"], "dormant");
 
     session.agent_event(3, AgentEvent::TurnStarted, &mut out);
@@ -54,7 +54,7 @@ fn a_snapshot_is_right_in_every_state() {
 
 #[test]
 fn a_number_others_have_seen_is_not_given_again() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.skip_to(41);
     session.skip_to(7);
     // No session can have come so far: the number is not believed.

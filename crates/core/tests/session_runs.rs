@@ -3,9 +3,9 @@
 
 mod support;
 
-use qd_core::agent::Answer;
-use qd_core::outbox::Outbox;
-use qd_core::session::{Answered, RunInputNote, RunStart, Session};
+use qd_core::agent::QuestionAnswer;
+use qd_core::event_writer::EventWriter;
+use qd_core::session::{RunInputNote, RunStart, Session, SettledAnswer};
 use qd_core::terminal::{ScreenQuestion, ScreenRequest};
 use qd_wire::command::InputResponseParams;
 use qd_wire::data::{Resume, SessionStatus};
@@ -14,8 +14,8 @@ use qd_wire::run::{AwaitingReason, Decision, PermissionSource, ScreenChoice, Ter
 use serde_json::{Value, json};
 use support::{events_of, session};
 
-fn said(session: &mut Session, act: impl FnOnce(&mut Session, &mut Outbox)) -> Vec<Value> {
-    let mut out = Outbox::default();
+fn said(session: &mut Session, act: impl FnOnce(&mut Session, &mut EventWriter)) -> Vec<Value> {
+    let mut out = EventWriter::default();
     act(session, &mut out);
     events_of(out.bytes())
 }
@@ -48,8 +48,8 @@ fn ask(session: &mut Session, question: ScreenQuestion, id: &str) -> Vec<Value> 
     said(session, |session, out| session.run_screen_question(5, Some((question, id.into())), out))
 }
 
-fn answer(session: &mut Session, params: InputResponseParams) -> Answered {
-    session.answer(6, &params, Some("alice"), &mut Outbox::default()).unwrap()
+fn answer(session: &mut Session, params: InputResponseParams) -> SettledAnswer {
+    session.answer(6, &params, Some("alice"), &mut EventWriter::default()).unwrap()
 }
 
 fn to(id: &str) -> InputResponseParams {
@@ -136,7 +136,7 @@ fn an_answer_says_what_to_type() {
     let asked = ask(&mut session, menu, "q3");
     assert_eq!(asked[0]["request"]["options"], json!(["one", "two"]));
     let chosen = answer(&mut session, InputResponseParams { value: Some("two".into()), ..to("q3") });
-    assert_eq!(chosen.answer, Answer::Value("two".into()));
+    assert_eq!(chosen.answer, QuestionAnswer::Value("two".into()));
     assert_eq!(chosen.text_to_type().as_deref(), Some("two!"));
 
     let request = ScreenRequest::Text { secret: true };
@@ -166,7 +166,7 @@ fn a_menu_of_yes_and_no_can_be_answered_by_its_choices_too() {
         "q1",
     );
     let wrong = InputResponseParams { value: Some("Maybe".into()), ..to("q1") };
-    let error = session.answer(6, &wrong, None, &mut Outbox::default()).unwrap_err();
+    let error = session.answer(6, &wrong, None, &mut EventWriter::default()).unwrap_err();
     assert!(error.to_string().contains("'decision'"), "{error}");
     let chosen = answer(&mut session, InputResponseParams { value: Some("Always".into()), ..to("q1") });
     assert_eq!(chosen.text_to_type().as_deref(), Some("A"));
@@ -230,7 +230,7 @@ fn an_answer_to_a_screen_is_one_line_of_text() {
     ask(&mut session, question, "q1");
     for value in ["a\rb", "a\n", "\t", "\u{1b}[A", "\u{7f}", "\u{3}"] {
         let keys = InputResponseParams { value: Some(value.into()), ..to("q1") };
-        let error = session.answer(6, &keys, None, &mut Outbox::default()).unwrap_err();
+        let error = session.answer(6, &keys, None, &mut EventWriter::default()).unwrap_err();
         assert!(error.to_string().contains("control characters"), "{error}");
     }
     assert!(session.is_screen_asking(), "what was refused settles nothing");

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use tokio::time::{Duration, Instant, Sleep};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error as SocketError};
@@ -79,7 +79,7 @@ impl<S: ConnectionHandler> Connection<S> {
         hub: Arc<Hub>,
         mailbox: Arc<Mailbox>,
         mut handler: S,
-        stream: BoxedIo,
+        stream: BoxedStream,
         read_ahead: Vec<u8>,
     ) -> Self {
         let mut send_queue = ClientSendQueue::default();

@@ -71,7 +71,7 @@ impl Hub {
         let (sessions, runners) = (store.sessions().await?, store.runners().await?);
         let mut deleted = Vec::new();
         for runner in &runners {
-            let of_runner = store.buried_sessions(&runner.runner_id).await?;
+            let of_runner = store.deleted_sessions_of(&runner.runner_id).await?;
             deleted.extend(of_runner.into_iter().map(|session_id| (session_id, runner.runner_id.clone())));
         }
         let stored = StoredHub { sessions, runners, deleted };

@@ -23,12 +23,12 @@ use tokio_tungstenite::tungstenite::Message as WebSocketMessage;
 
 pub use crate::backoff::Backoff;
 use crate::url::ServerUrl;
-pub use attachment::{AttachError, Attachment, Start, Update};
+pub use attachment::{AttachError, AttachStart, Attachment, AttachmentUpdate};
 pub use connect::{ConnectError, ConnectOptions, ServerInfo};
-pub use cursor::{Admission, Cursor};
+pub use cursor::{CursorVerdict, SessionCursor};
 pub use frame::{Frame, FrameHead, FrameKind};
 pub use queue::{FRAMES_BYTES_MAX, FRAMES_MAX, FrameQueue, OVERFLOW_BYTES_MAX};
-pub use request::Request;
+pub use request::ClientRequest;
 
 /// Commands that may wait to be written; a full queue makes the caller wait.
 pub const OUTGOING_MAX: usize = 256;
@@ -43,10 +43,10 @@ pub struct MuxClient {
 
 struct Connection {
     outgoing: mpsc::Sender<WebSocketMessage>,
-    queue: Arc<queue::Queue>,
+    queue: Arc<queue::SharedFrames>,
     next_id: AtomicU64,
     info: ServerInfo,
-    tasks: tasks::Tasks,
+    tasks: tasks::ConnectionTasks,
 }
 
 /// Why a call has no answer.
@@ -74,7 +74,7 @@ impl MuxClient {
 
     /// As [`MuxClient::connect`], with every option.
     pub async fn connect_with(options: &ConnectOptions) -> Result<(MuxClient, FrameQueue), ConnectError> {
-        let queue = queue::Queue::new();
+        let queue = queue::SharedFrames::new();
         let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
         let (tasks, info) = match ServerUrl::parse(&options.url)? {
             ServerUrl::Unix(path) => {
@@ -98,12 +98,12 @@ impl MuxClient {
     }
 
     /// Sends a command and waits for its answer, successful or not.
-    pub async fn call(&self, request: &Request) -> Result<CommandResponse, CallError> {
+    pub async fn call(&self, request: &ClientRequest) -> Result<CommandResponse, CallError> {
         self.call_frame(request).await?.response().map_err(CallError::Decode)
     }
 
     /// Sends a command and reads `data` of its answer; an answer without success is an error.
-    pub async fn query<T: DeserializeOwned>(&self, request: &Request) -> Result<T, CallError> {
+    pub async fn query<T: DeserializeOwned>(&self, request: &ClientRequest) -> Result<T, CallError> {
         let response = self.call(request).await?;
         if !response.success {
             return Err(CallError::Refused(Box::new(response)));
@@ -112,7 +112,7 @@ impl MuxClient {
     }
 
     /// Sends a command and waits for its answer as the text it came as.
-    pub async fn call_frame(&self, request: &Request) -> Result<Frame, CallError> {
+    pub async fn call_frame(&self, request: &ClientRequest) -> Result<Frame, CallError> {
         let id = self.mint_id();
         let text = request.to_text(id).map_err(CallError::Encode)?;
         self.exchange(id, text).await
@@ -129,7 +129,7 @@ impl MuxClient {
     }
 
     /// Sends a command whose answer arrives among the frames, in its place in the order of things.
-    pub async fn post(&self, request: &Request) -> Result<u64, CallError> {
+    pub async fn post(&self, request: &ClientRequest) -> Result<u64, CallError> {
         let id = self.mint_id();
         self.send_text(request.to_text(id).map_err(CallError::Encode)?).await?;
         Ok(id)
@@ -148,7 +148,7 @@ impl MuxClient {
         let (sender, receiver) = oneshot::channel();
         self.shared.queue.expect_answer(id, sender)?;
         // A caller that gives up must not leave its place taken.
-        let _place = PendingPlace { queue: &self.shared.queue, id };
+        let _place = PendingAnswer { queue: &self.shared.queue, id };
         self.send_text(text).await?;
         receiver.await.map_err(|_| self.closed())
     }
@@ -158,12 +158,12 @@ impl MuxClient {
     }
 }
 
-struct PendingPlace<'a> {
-    queue: &'a queue::Queue,
+struct PendingAnswer<'a> {
+    queue: &'a queue::SharedFrames,
     id: u64,
 }
 
-impl Drop for PendingPlace<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         self.queue.forget_answer(self.id);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::memory::LinkEnd;
 use crate::net::{Dial, TcpDial};
-use crate::open::{OpenError, Route};
+use crate::open::{OpenError, ServerRoute};
 use crate::runner::ConnectFailure;
 use crate::socket::{SocketOptions, over_websocket};
 use crate::tls::Trust;
@@ -52,7 +52,7 @@ impl HostDialer {
             );
             return Err(ConnectFailure { reason, is_refusal: true, code: None });
         }
-        let route = Route { url: &self.url, trust: &self.trust, dial: &*self.dial };
+        let route = ServerRoute { url: &self.url, trust: &self.trust, dial: &*self.dial };
         // The document wants both in the query.
         let path = format!(
             "{HOST_PATH}?host_id={}&host_token={}",

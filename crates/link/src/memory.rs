@@ -18,14 +18,14 @@ pub struct LinkEnd {
 /// The writing half; clones write to the same link.
 #[derive(Clone)]
 pub struct LinkSender {
-    queue: mpsc::Sender<Parcel>,
+    queue: mpsc::Sender<QueuedBlock>,
     compression: Arc<AtomicBool>,
     refusal: CloseReason,
 }
 
 /// The reading half.
 pub struct LinkReceiver {
-    queue: mpsc::Receiver<Parcel>,
+    queue: mpsc::Receiver<QueuedBlock>,
     reason: CloseReason,
 }
 
@@ -47,12 +47,12 @@ pub enum TrySendError {
 impl LinkSender {
     /// Sends one block, waiting while the link is full.
     pub async fn send(&self, block: Bytes) -> Result<(), LinkClosed> {
-        self.queue.send(Parcel::plain(block)).await.map_err(|_| LinkClosed)
+        self.queue.send(QueuedBlock::plain(block)).await.map_err(|_| LinkClosed)
     }
 
     /// Sends one block if there is room for it now.
     pub fn try_send(&self, block: Bytes) -> Result<(), TrySendError> {
-        self.queue.try_send(Parcel::plain(block)).map_err(|error| match error {
+        self.queue.try_send(QueuedBlock::plain(block)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(parcel) => TrySendError::Full(parcel.block),
             mpsc::error::TrySendError::Closed(_) => TrySendError::Closed,
         })
@@ -119,20 +119,20 @@ pub fn pair() -> (LinkEnd, LinkEnd) {
     (end(left_sender, left_receiver), end(right_sender, right_receiver))
 }
 
-fn direction() -> (mpsc::Sender<Parcel>, mpsc::Receiver<Parcel>) {
+fn direction() -> (mpsc::Sender<QueuedBlock>, mpsc::Receiver<QueuedBlock>) {
     mpsc::channel(BLOCKS_MAX)
 }
 
 /// A block in a queue, with the room it takes there where bytes are counted.
-pub(crate) struct Parcel {
+pub(crate) struct QueuedBlock {
     pub(crate) block: Bytes,
     #[allow(dead_code, reason = "the room is given back when the parcel is dropped")]
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
-impl Parcel {
-    fn plain(block: Bytes) -> Parcel {
-        Parcel { block, room: None }
+impl QueuedBlock {
+    fn plain(block: Bytes) -> QueuedBlock {
+        QueuedBlock { block, room: None }
     }
 }
 
@@ -152,9 +152,9 @@ impl CloseReason {
 }
 
 /// The inner side of a link whose other end is elsewhere: what the tasks that carry it hold.
-pub(crate) struct Carrier {
-    pub(crate) outgoing: mpsc::Receiver<Parcel>,
-    pub(crate) incoming: mpsc::Sender<Parcel>,
+pub(crate) struct LinkCarrier {
+    pub(crate) outgoing: mpsc::Receiver<QueuedBlock>,
+    pub(crate) incoming: mpsc::Sender<QueuedBlock>,
     pub(crate) compression: Arc<AtomicBool>,
     pub(crate) reason: CloseReason,
     /// What this end has against the other one.
@@ -162,14 +162,14 @@ pub(crate) struct Carrier {
 }
 
 /// An end whose other end is elsewhere, and what the tasks in between hold.
-pub(crate) fn carried() -> (LinkEnd, Carrier) {
+pub(crate) fn carried() -> (LinkEnd, LinkCarrier) {
     let (to_carrier, outgoing) = direction();
     let (incoming, from_carrier) = direction();
     let (compression, reason) = (Arc::<AtomicBool>::default(), CloseReason::default());
     let refusal = CloseReason::default();
     let sender = LinkSender { queue: to_carrier, compression: compression.clone(), refusal: refusal.clone() };
     let receiver = LinkReceiver { queue: from_carrier, reason: reason.clone() };
-    (LinkEnd { sender, receiver }, Carrier { outgoing, incoming, compression, reason, refusal })
+    (LinkEnd { sender, receiver }, LinkCarrier { outgoing, incoming, compression, reason, refusal })
 }
 
 #[cfg(test)]

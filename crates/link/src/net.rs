@@ -8,18 +8,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// A byte stream both ways.
-pub trait Io: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Io for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> ByteStream for T {}
 
-pub type BoxedIo = Box<dyn Io>;
+pub type BoxedStream = Box<dyn ByteStream>;
 
 /// What [`Dial::dial`] returns.
-pub type Dialing = Pin<Box<dyn Future<Output = io::Result<BoxedIo>> + Send>>;
+pub type DialFuture = Pin<Box<dyn Future<Output = io::Result<BoxedStream>> + Send>>;
 
 /// Opens a stream to `host:port`. TLS is put on top by whoever asks for it.
 pub trait Dial: Send + Sync + 'static {
-    fn dial(&self, address: &str) -> Dialing;
+    fn dial(&self, address: &str) -> DialFuture;
 }
 
 /// Real TCP, without delay of small packets.
@@ -27,12 +27,12 @@ pub trait Dial: Send + Sync + 'static {
 pub struct TcpDial;
 
 impl Dial for TcpDial {
-    fn dial(&self, address: &str) -> Dialing {
+    fn dial(&self, address: &str) -> DialFuture {
         let address = address.to_owned();
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as BoxedIo)
+            Ok(Box::new(stream) as BoxedStream)
         })
     }
 }

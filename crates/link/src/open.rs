@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use crate::net::{BoxedIo, Dial};
+use crate::net::{BoxedStream, Dial};
 use crate::tls::{self, TlsError, Trust};
 use crate::url::ServerUrl;
 
@@ -23,7 +23,7 @@ const BODY_CHARS_MAX: usize = 500;
 
 /// The way to a server.
 #[derive(Clone, Copy)]
-pub(crate) struct Route<'a> {
+pub(crate) struct ServerRoute<'a> {
     pub(crate) url: &'a ServerUrl,
     pub(crate) trust: &'a Trust,
     pub(crate) dial: &'a dyn Dial,
@@ -46,9 +46,9 @@ pub(crate) enum OpenError {
     Strange(String),
 }
 
-impl Route<'_> {
+impl ServerRoute<'_> {
     /// A stream to the server, encrypted where its address says so.
-    pub(crate) async fn stream(&self) -> Result<BoxedIo, OpenError> {
+    pub(crate) async fn stream(&self) -> Result<BoxedStream, OpenError> {
         let ServerUrl::Network { host, is_tls, .. } = self.url else {
             return Err(OpenError::BadUrl("a socket cannot be dialled; give an http:// or https:// address"));
         };
@@ -71,7 +71,7 @@ impl Route<'_> {
         token: &str,
         headers: &[(&'static str, &str)],
         config: WebSocketConfig,
-    ) -> Result<WebSocketStream<BoxedIo>, OpenError> {
+    ) -> Result<WebSocketStream<BoxedStream>, OpenError> {
         let url = self.url.websocket(path).ok_or(OpenError::BadUrl("a socket has no paths"))?;
         let mut request =
             url.into_client_request().map_err(|_| OpenError::BadUrl("the host cannot be used"))?;
@@ -117,10 +117,10 @@ pub(crate) fn end_of_connection(error: WebSocketError) -> Result<io::Error, WebS
 /// An error page for a person: our hub sends `{"error":…}`, others send anything.
 pub(crate) fn readable(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]
-    struct Page {
+    struct ErrorPage {
         error: String,
     }
-    let text = match serde_json::from_slice::<Page>(body) {
+    let text = match serde_json::from_slice::<ErrorPage>(body) {
         Ok(page) => page.error,
         Err(_) => String::from_utf8_lossy(body).trim().to_owned(),
     };

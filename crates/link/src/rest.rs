@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::net::{BoxedIo, Dial};
-use crate::open::{OpenError, Route};
+use crate::net::{BoxedStream, Dial};
+use crate::open::{OpenError, ServerRoute};
 use crate::tls::Trust;
 use crate::url::ServerUrl;
 
@@ -59,7 +59,8 @@ pub async fn call(
     let address = url.address();
     let request = request(&address, method, path, bearer, body)?;
     let exchange = async {
-        let stream = Route { url, trust, dial }.stream().await.map_err(|error| explain(&address, error))?;
+        let stream =
+            ServerRoute { url, trust, dial }.stream().await.map_err(|error| explain(&address, error))?;
         exchange(stream, &request).await.map_err(|failure| failure.at(&address))
     };
     match tokio::time::timeout(CALL_TIMEOUT, exchange).await {
@@ -143,7 +144,7 @@ impl Failure {
     }
 }
 
-async fn exchange(mut stream: BoxedIo, request: &[u8]) -> Result<(u16, Vec<u8>), Failure> {
+async fn exchange(mut stream: BoxedStream, request: &[u8]) -> Result<(u16, Vec<u8>), Failure> {
     let broken = |error: std::io::Error| Failure::Broken(error.to_string());
     stream.write_all(request).await.map_err(broken)?;
     stream.flush().await.map_err(broken)?;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::net::{Dialing, TcpDial};
+use crate::net::{DialFuture, TcpDial};
 use crate::tls::tests::Identity;
 
 /// A server that takes one request and says `answer` in pieces; what it was asked is kept.
@@ -18,7 +18,7 @@ struct Scripted {
 }
 
 impl Dial for Scripted {
-    fn dial(&self, _address: &str) -> Dialing {
+    fn dial(&self, _address: &str) -> DialFuture {
         let (answer, piece_bytes, asked) = (self.answer.clone(), self.piece_bytes, self.asked.clone());
         let (near, mut far) = duplex(64 * 1024);
         tokio::spawn(async move {
@@ -33,7 +33,7 @@ impl Dial for Scripted {
                 tokio::task::yield_now().await;
             }
         });
-        Box::pin(async move { Ok(Box::new(near) as BoxedIo) })
+        Box::pin(async move { Ok(Box::new(near) as BoxedStream) })
     }
 }
 
@@ -142,7 +142,7 @@ async fn what_would_split_the_request_is_not_sent() {
 async fn a_hub_that_says_nothing_is_given_up() {
     struct Nowhere;
     impl Dial for Nowhere {
-        fn dial(&self, _address: &str) -> Dialing {
+        fn dial(&self, _address: &str) -> DialFuture {
             Box::pin(std::future::pending())
         }
     }
@@ -152,10 +152,10 @@ async fn a_hub_that_says_nothing_is_given_up() {
     #[derive(Default)]
     struct Silent(std::sync::Mutex<Vec<tokio::io::DuplexStream>>);
     impl Dial for Silent {
-        fn dial(&self, _address: &str) -> Dialing {
+        fn dial(&self, _address: &str) -> DialFuture {
             let (ours, theirs) = tokio::io::duplex(1 << 16);
             self.0.lock().unwrap().push(theirs);
-            Box::pin(async move { Ok(Box::new(ours) as crate::net::BoxedIo) })
+            Box::pin(async move { Ok(Box::new(ours) as crate::net::BoxedStream) })
         }
     }
     let silent = Silent::default();

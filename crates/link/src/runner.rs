@@ -10,7 +10,7 @@ use qd_wire::rest::ErrorBody;
 
 use crate::memory::LinkEnd;
 use crate::net::{Dial, TcpDial};
-use crate::open::{OpenError, Route};
+use crate::open::{OpenError, ServerRoute};
 use crate::socket::{SocketOptions, over_websocket};
 use crate::tls::Trust;
 use crate::url::ServerUrl;
@@ -23,11 +23,11 @@ pub const RUNNER_PATH: &str = "/ws/runner";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What [`Connect::connect`] returns.
-pub type Connecting = Pin<Box<dyn Future<Output = Result<LinkEnd, ConnectFailure>> + Send>>;
+pub type ConnectFuture = Pin<Box<dyn Future<Output = Result<LinkEnd, ConnectFailure>> + Send>>;
 
 /// Opens a link to the hub; asked again whenever the link is lost.
-pub trait Connect: Send + Sync {
-    fn connect(&self) -> Connecting;
+pub trait HubConnector: Send + Sync {
+    fn connect(&self) -> ConnectFuture;
 }
 
 /// Why there is no link.
@@ -42,14 +42,14 @@ pub struct ConnectFailure {
 }
 
 /// The keys to try, the one in use first; asked at each attempt.
-pub type Keys = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+pub type RunnerKeys = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// Dials a hub's `/ws/runner`.
 #[derive(Clone)]
 pub struct RunnerDialer {
     pub url: ServerUrl,
     pub runner_id: String,
-    pub keys: Keys,
+    pub keys: RunnerKeys,
     pub trust: Trust,
     /// Whether the key may travel unencrypted to another machine.
     pub allow_plain: bool,
@@ -59,7 +59,7 @@ pub struct RunnerDialer {
 
 impl RunnerDialer {
     /// The usual way to a hub: TCP, certificates checked by the system, nothing unencrypted leaves the machine.
-    pub fn new(url: ServerUrl, runner_id: impl Into<String>, keys: Keys) -> RunnerDialer {
+    pub fn new(url: ServerUrl, runner_id: impl Into<String>, keys: RunnerKeys) -> RunnerDialer {
         RunnerDialer {
             url,
             runner_id: runner_id.into(),
@@ -72,8 +72,8 @@ impl RunnerDialer {
     }
 }
 
-impl Connect for RunnerDialer {
-    fn connect(&self) -> Connecting {
+impl HubConnector for RunnerDialer {
+    fn connect(&self) -> ConnectFuture {
         let dialer = self.clone();
         Box::pin(async move { dialer.attempt().await })
     }
@@ -100,7 +100,7 @@ impl RunnerDialer {
     }
 
     async fn open(&self, key: &str) -> Result<LinkEnd, OpenFailure> {
-        let route = Route { url: &self.url, trust: &self.trust, dial: &*self.dial };
+        let route = ServerRoute { url: &self.url, trust: &self.trust, dial: &*self.dial };
         let headers = [(RUNNER_HEADER, self.runner_id.as_str())];
         let opening = route.websocket(RUNNER_PATH, key, &headers, self.options.websocket_config());
         match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, 
 use tokio_tungstenite::tungstenite::http::StatusCode;
 
 use super::*;
-use crate::net::Dialing;
+use crate::net::DialFuture;
 use crate::tls::tests::Identity;
 
 /// A hub that echoes the lines of runner `r1` with the key `good`, and writes down which keys it was shown.
@@ -135,7 +135,7 @@ async fn keys_are_asked_for_at_each_attempt() {
 async fn nothing_unencrypted_leaves_the_machine_unless_allowed() {
     struct Never;
     impl Dial for Never {
-        fn dial(&self, address: &str) -> Dialing {
+        fn dial(&self, address: &str) -> DialFuture {
             let error = std::io::Error::other(format!("dialled {address}"));
             Box::pin(async move { Err(error) })
         }
@@ -170,12 +170,12 @@ async fn the_pinned_hub_is_reached_over_tls_and_no_other() {
 async fn a_hub_that_is_away_or_says_nothing_is_no_refusal() {
     struct Silent;
     impl Dial for Silent {
-        fn dial(&self, _address: &str) -> Dialing {
+        fn dial(&self, _address: &str) -> DialFuture {
             let (near, far) = tokio::io::duplex(1024);
             Box::pin(async move {
                 // Taken and never read, so that the handshake waits.
                 std::mem::forget(far);
-                Ok(Box::new(near) as crate::net::BoxedIo)
+                Ok(Box::new(near) as crate::net::BoxedStream)
             })
         }
     }

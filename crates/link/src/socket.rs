@@ -1,11 +1,11 @@
 //! Links over sockets: WebSocket between machines, lines on a unix socket.
 //!
-//! `carry` holds the life of such a link: one task reads, one writes, neither waits for the other. `websocket` and
+//! `tasks` holds the life of such a link: one task reads, one writes, neither waits for the other. `websocket` and
 //! `lines` say how blocks look on the wire, `packing` how they are compressed.
 
-mod carry;
 mod lines;
 mod packing;
+mod tasks;
 mod websocket;
 
 use std::time::Duration;
@@ -75,7 +75,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (source, sink) = websocket::halves(socket, options);
-    carry::spawn(source, sink, options)
+    tasks::spawn(source, sink, options)
 }
 
 /// A link over a stream of lines, for clients on the same machine: the system tells when they are gone, so there
@@ -85,7 +85,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (source, sink) = lines::halves(stream, options);
-    carry::spawn(source, sink, options)
+    tasks::spawn(source, sink, options)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use rustls::{
 use sha2::{Digest, Sha256};
 use tokio_rustls::TlsConnector;
 
-use crate::net::BoxedIo;
+use crate::net::BoxedStream;
 
 /// The SHA-256 of a certificate in DER form, written in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub enum TlsError {
 pub struct BadFingerprint;
 
 /// Puts TLS on a stream to `host`.
-pub async fn client(io: BoxedIo, host: &str, trust: &Trust) -> Result<BoxedIo, TlsError> {
+pub async fn client(io: BoxedStream, host: &str, trust: &Trust) -> Result<BoxedStream, TlsError> {
     let config = match trust {
         Trust::System => system_config()?,
         Trust::Pinned(fingerprint) => pinned_config(*fingerprint)?,
@@ -62,7 +62,7 @@ pub fn provider() -> Arc<CryptoProvider> {
     PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())).clone()
 }
 
-async fn connect(io: BoxedIo, host: &str, config: Arc<ClientConfig>) -> Result<BoxedIo, TlsError> {
+async fn connect(io: BoxedStream, host: &str, config: Arc<ClientConfig>) -> Result<BoxedStream, TlsError> {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| TlsError::Untrusted(format!("'{host}' cannot be the name of a server")))?;
     let stream = TlsConnector::from(config).connect(name, io).await.map_err(explain)?;

@@ -116,7 +116,7 @@ pub type AgentResult<T> = Result<T, AgentFailure>;
 
 impl AgentFailure {
     /// We said no: nothing happened.
-    pub fn refused(error: impl Into<AgentFailure>) -> Self {
+    pub fn refused(error: CodedError) -> Self {
         error.into()
     }
 
@@ -140,19 +140,6 @@ impl From<CodedError> for AgentFailure {
 impl From<AgentRefusal> for AgentFailure {
     fn from(refusal: AgentRefusal) -> Self {
         AgentFailure { is_reply: true, ..refusal.code().with(refusal.to_string()).into() }
-    }
-}
-
-/// A reason without a code of its own.
-impl From<String> for AgentFailure {
-    fn from(error: String) -> Self {
-        ErrorCode::Failed.with(error).into()
-    }
-}
-
-impl From<&str> for AgentFailure {
-    fn from(error: &str) -> Self {
-        ErrorCode::Failed.with(error).into()
     }
 }
 

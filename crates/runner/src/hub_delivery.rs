@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::outbox::Round;
+use qd_core::event_writer::EventBatch;
 use qd_link::memory::LinkSender;
 use qd_link::mutex::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -81,7 +81,7 @@ impl HubDelivery {
 
     /// What a session said in one round, its records stored already. `block` holds the lines, `round` says where in
     /// it records and responses lie; its own `bytes` are not looked at.
-    pub(crate) async fn publish(&self, session_id: &str, block: Bytes, round: &Round) {
+    pub(crate) async fn publish(&self, session_id: &str, block: Bytes, round: &EventBatch) {
         if block.is_empty() {
             return;
         }

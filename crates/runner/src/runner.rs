@@ -15,6 +15,7 @@ use bytes::Bytes;
 use qd_core::breaker::Breakers;
 use qd_link::mutex::Mutex;
 use qd_store::{OutcomeLimits, RunnerStore, StoreError};
+use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -133,16 +134,17 @@ impl Runner {
 }
 
 impl RunnerContext {
-    /// Why no new work is taken: the hub has not taken what there is already.
-    pub(crate) fn spool_is_full(&self) -> Option<String> {
+    /// Refuses new work while the hub has not taken what there is already.
+    pub(crate) fn check_spool_room(&self) -> Result<(), CodedError> {
         let bytes_max = self.config.spool_bytes_max;
-        (self.store.spool_bytes() >= bytes_max).then(|| {
-            format!(
-                "The runner holds {} MiB of records the hub has not taken; new prompts are refused until it does. \
-                 Check the connection to the hub.",
-                bytes_max >> 20
-            )
-        })
+        if self.store.spool_bytes() < bytes_max {
+            return Ok(());
+        }
+        Err(ErrorCode::StorageFull.with(format!(
+            "The runner holds {} MiB of records the hub has not taken; new prompts are refused until it does. \
+             Check the connection to the hub.",
+            bytes_max >> 20
+        )))
     }
 }
 

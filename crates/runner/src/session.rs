@@ -16,8 +16,8 @@ mod spawn;
 mod worktree;
 
 use bytes::Bytes;
-use qd_core::ledger::Token;
-use qd_core::session::AgentUp;
+use qd_core::ledger::SubmissionToken;
+use qd_core::session::ReadyAgent;
 use qd_wire::CodedError;
 use qd_wire::data::SessionState;
 use qd_wire::people::Role;
@@ -40,7 +40,7 @@ pub(crate) const MAILBOX_MAX: usize = 4096;
 pub(crate) enum SessionInput {
     Command(Box<IncomingCommand>),
     Released {
-        token: Token,
+        token: SubmissionToken,
         release: Box<WaitResult>,
     },
     /// The process is there, or could not be started.
@@ -53,13 +53,13 @@ pub(crate) enum SessionInput {
     /// The agent answers, or never will.
     Prepared {
         generation: u32,
-        result: Box<Result<AgentUp, CodedError>>,
+        result: Box<Result<ReadyAgent, CodedError>>,
     },
     /// The session's worktree is there, or cannot be made.
     WorktreeMade(Box<Result<SessionWorktree, CodedError>>),
     /// The agent has carried out a command.
     Executed {
-        token: Token,
+        token: SubmissionToken,
         result: Box<AgentResult<ExecutedCommand>>,
     },
     /// The agent gave a sign of life.
@@ -97,7 +97,7 @@ pub(crate) struct SessionEnded {
 
 /// A command from the link, its head read.
 pub(crate) struct IncomingCommand {
-    pub(crate) token: Token,
+    pub(crate) token: SubmissionToken,
     /// The connection it came by.
     pub(crate) origin: u64,
     /// From a client at the runner's own socket.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use qd_core::ledger::{
-    IdName, KeyName, Ledger, Limits, Outcome, Rejection, Released, Submission, Token, Verdict,
+    CommandId, CommandOutcome, IdempotencyKey, Ledger, LedgerLimits, LedgerRejection, LedgerVerdict,
+    ReleasedCommands, Submission, SubmissionToken,
 };
 use qd_link::mutex::Mutex;
 use qd_store::{OutcomeRow, OutcomeStatus};
@@ -25,11 +26,11 @@ pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the com
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum WaitResult {
     /// The command it duplicates has finished.
-    Joined(Outcome),
+    Joined(CommandOutcome),
     /// Its dependencies have succeeded.
     Ready,
     /// A dependency failed.
-    Failed(Rejection),
+    Failed(LedgerRejection),
 }
 
 /// Whom to tell.
@@ -79,7 +80,7 @@ struct StoredBeginning {
 #[derive(Default)]
 struct LedgerState {
     ledger: Ledger,
-    owners: HashMap<Token, WaitOwner>,
+    owners: HashMap<SubmissionToken, WaitOwner>,
 }
 
 /// What is stored of an answer.
@@ -102,7 +103,7 @@ struct StoredResponse {
 impl Submissions {
     /// Takes up what survived a restart.
     pub(crate) fn restore(rows: Vec<OutcomeRow>) -> Self {
-        let mut ledger = Ledger::new(Limits::default());
+        let mut ledger = Ledger::new(LedgerLimits::default());
         let mut next_token = 0;
         let mut cut_off: BTreeMap<String, Vec<CutOffCommand>> = BTreeMap::new();
         for row in rows {
@@ -114,12 +115,12 @@ impl Submissions {
             }
             let Ok(fingerprint) = <[u8; 32]>::try_from(row.fingerprint.as_ref()) else { continue };
             let outcome = stored_outcome(&row);
-            let key = row.idempotency_key.map(|key| KeyName {
+            let key = row.idempotency_key.map(|key| IdempotencyKey {
                 principal: row.principal.clone(),
                 scope: row.session_id,
                 key,
             });
-            let id = (!row.id.is_empty()).then_some(IdName {
+            let id = (!row.id.is_empty()).then_some(CommandId {
                 principal: row.principal,
                 connection: String::new(),
                 id: row.id,
@@ -140,7 +141,7 @@ impl Submissions {
         cut_off.remove(session_id).unwrap_or_default()
     }
 
-    pub(crate) fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> SubmissionToken {
         self.next_token.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -155,11 +156,11 @@ impl Submissions {
         now: i64,
         submission: Submission,
         owner: impl FnOnce() -> WaitOwner,
-    ) -> Verdict {
+    ) -> LedgerVerdict {
         let token = submission.token;
         let mut inner = self.inner.lock();
         let verdict = inner.ledger.submit(now, submission);
-        if matches!(verdict, Verdict::Wait | Verdict::Join) {
+        if matches!(verdict, LedgerVerdict::Wait | LedgerVerdict::Join) {
             inner.owners.insert(token, owner());
         }
         verdict
@@ -174,12 +175,12 @@ impl Submissions {
     }
 
     /// Notes the end of a command and wakes whoever waited for it.
-    pub(crate) fn finish(&self, now: i64, token: Token, outcome: &Outcome) {
+    pub(crate) fn finish(&self, now: i64, token: SubmissionToken, outcome: &CommandOutcome) {
         let mut inner = self.inner.lock();
         inner.owners.remove(&token);
         let released = inner.ledger.finish(now, token, outcome);
         let mut deliveries = Vec::new();
-        let Released { joined, ready, failed } = released;
+        let ReleasedCommands { joined, ready, failed } = released;
         let releases = joined
             .into_iter()
             .map(|token| (token, WaitResult::Joined(outcome.clone())))
@@ -197,12 +198,12 @@ impl Submissions {
     }
 
     /// The ids a command still waits for.
-    pub(crate) fn missing(&self, token: Token) -> Vec<String> {
+    pub(crate) fn missing(&self, token: SubmissionToken) -> Vec<String> {
         self.inner.lock().ledger.missing(token)
     }
 }
 
-fn deliver(token: Token, release: WaitResult, owner: WaitOwner) {
+fn deliver(token: SubmissionToken, release: WaitResult, owner: WaitOwner) {
     match owner {
         // A receiver that is gone has already answered for itself.
         WaitOwner::Once(sender) => drop(sender.send(release)),
@@ -219,7 +220,7 @@ fn deliver(token: Token, release: WaitResult, owner: WaitOwner) {
 }
 
 /// The row that makes an outcome durable.
-pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Outcome>) -> OutcomeRow {
+pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&CommandOutcome>) -> OutcomeRow {
     let stored = outcome.map(|outcome| StoredResponse {
         success: outcome.result.is_ok(),
         data: outcome
@@ -268,11 +269,11 @@ fn beginning_of(row: &OutcomeRow) -> Option<String> {
     Some(stored.begun)
 }
 
-fn stored_outcome(row: &OutcomeRow) -> Outcome {
+fn stored_outcome(row: &OutcomeRow) -> CommandOutcome {
     let stored: Option<StoredResponse> =
         row.response_json.as_ref().and_then(|json| serde_json::from_slice(json).ok());
     match stored {
-        Some(stored) if row.status != OutcomeStatus::InFlight => Outcome {
+        Some(stored) if row.status != OutcomeStatus::InFlight => CommandOutcome {
             cmd: row.cmd.clone(),
             result: if stored.success {
                 Ok(stored.data.map(|data| Arc::from(data.get())))
@@ -285,7 +286,7 @@ fn stored_outcome(row: &OutcomeRow) -> Outcome {
             indeterminate: row.status == OutcomeStatus::Indeterminate,
             timed_out: stored.timed_out,
         },
-        _ => Outcome {
+        _ => CommandOutcome {
             cmd: row.cmd.clone(),
             result: Err(ErrorCode::Indeterminate.with(INDETERMINATE)),
             session_version: None,

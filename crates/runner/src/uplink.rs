@@ -16,7 +16,7 @@ use bytes::Bytes;
 use qd_link::backoff::Backoff;
 use qd_link::memory::{LinkEnd, LinkReceiver};
 use qd_link::mutex::Mutex;
-use qd_link::runner::Connect;
+use qd_link::runner::HubConnector;
 use qd_wire::ErrorCode;
 use qd_wire::link::LinkLine;
 use tokio::sync::mpsc;
@@ -50,7 +50,7 @@ pub enum Uplink {
     /// One link for life (`qd up`): the runner ends when it does.
     Memory(LinkEnd),
     /// Dialled again and again.
-    Dial(Arc<dyn Connect>),
+    Dial(Arc<dyn HubConnector>),
     /// There is no hub.
     None,
 }
@@ -165,7 +165,7 @@ impl UplinkTask {
     }
 
     /// Connects, and again whenever the link is lost, until the runner stops.
-    pub(crate) async fn run(self, connect: Arc<dyn Connect>) {
+    pub(crate) async fn run(self, connect: Arc<dyn HubConnector>) {
         let mut backoff = Backoff::new(RETRY_MAX);
         let mut last_reason = String::new();
         loop {
@@ -196,7 +196,7 @@ impl UplinkTask {
         }
     }
 
-    async fn connect_and_serve(&self, connect: &dyn Connect, backoff: &mut Backoff) -> LinkEndReason {
+    async fn connect_and_serve(&self, connect: &dyn HubConnector, backoff: &mut Backoff) -> LinkEndReason {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, connect.connect());
         let connected = tokio::select! {
             () = self.stop.cancelled() => return LinkEndReason::Stopped,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use qd_store::{
-    Disk, Effect, Execution, HubStore, MessageRow, RecordIn, RunnerBatch, RunnerStore, SearchQuery,
-    StoreOptions, SubmissionRow,
+    HubStore, MessageRow, NewRecord, RecordEffect, RunnerBatch, RunnerStore, SearchQuery, SimulatedDisk,
+    StoreExecution, StoreOptions, SubmissionRow,
 };
 
 const ROWS: u64 = 400_000;
@@ -85,7 +85,7 @@ async fn submissions(path: &Path) -> Outcome<()> {
 /// What a simulated world pays for its stores.
 async fn inline_worlds(dir: &Path) -> Outcome<()> {
     let options =
-        || StoreOptions { execution: Execution::Inline(Arc::new(NoDelay)), ..StoreOptions::default() };
+        || StoreOptions { execution: StoreExecution::Inline(Arc::new(NoDelay)), ..StoreOptions::default() };
     for what in ["create", "reopen"] {
         let start = Instant::now();
         for number in 0..WORLDS {
@@ -116,7 +116,7 @@ async fn inline_worlds(dir: &Path) -> Outcome<()> {
 
 struct NoDelay;
 
-impl Disk for NoDelay {
+impl SimulatedDisk for NoDelay {
     fn delay(&self) -> Duration {
         Duration::ZERO
     }
@@ -135,7 +135,7 @@ async fn hub(path: &Path, batch: u64, body: &Bytes) -> Outcome<()> {
         let session = &sessions[number as usize % sessions.len()];
         let first = (number / sessions.len() as u64) * batch + 1;
         let records = (first..first + batch)
-            .map(|seq| RecordIn {
+            .map(|seq| NewRecord {
                 session_id: Arc::clone(session),
                 runner_id: Arc::clone(&runner),
                 seq,
@@ -221,7 +221,7 @@ async fn messages(path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn message(number: i64) -> RecordIn {
+fn message(number: i64) -> NewRecord {
     let content: String = (0..40).map(|word| format!("word{} ", (number * 31 + word * 17) % 5000)).collect();
     let message = MessageRow {
         id: format!("m{number}"),
@@ -232,7 +232,7 @@ fn message(number: i64) -> RecordIn {
         content,
         ..MessageRow::default()
     };
-    RecordIn {
+    NewRecord {
         session_id: "talk".into(),
         runner_id: "r1".into(),
         seq: number as u64,
@@ -240,7 +240,7 @@ fn message(number: i64) -> RecordIn {
         event: Cow::Borrowed("stream.message_end"),
         body: message.message_json.clone(),
         audit: None,
-        effect: Some(Effect::Message(Box::new(message))),
+        effect: Some(RecordEffect::Message(Box::new(message))),
     }
 }
 

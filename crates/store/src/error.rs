@@ -19,34 +19,34 @@ pub enum StoreError {
     #[error("cannot bring {database} to schema {version}: {reason}; it is unchanged, report this")]
     Migration { database: String, version: i64, reason: String },
     #[error("the database is damaged ({0}): stop qd and restore it from a copy")]
-    Corrupt(Cause),
+    Corrupt(DatabaseMessage),
     #[error("the database cannot be read or written ({0}): check the disk, then send the request again")]
-    Io(Cause),
+    Io(DatabaseMessage),
     #[error("another program holds the database ({0}): send the request again, or stop that program")]
-    Busy(Cause),
+    Busy(DatabaseMessage),
     #[error("the request cannot be stored: {0}")]
     Invalid(String),
     #[error("{column} has the value '{value}', which this qd does not know: start the qd that wrote it")]
     Unknown { column: &'static str, value: String },
     #[error("a rule of the database refuses the request: {0}")]
-    Constraint(Cause),
+    Constraint(DatabaseMessage),
     #[error("the database refused the request: {0}")]
-    Refused(Cause),
+    Refused(DatabaseMessage),
     #[error("the store is closed; open it again")]
     Closed,
 }
 
 /// What the database said of a failure: text for people, never for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause(Arc<str>);
+pub struct DatabaseMessage(Arc<str>);
 
-impl Cause {
+impl DatabaseMessage {
     pub(crate) fn new(said: &dyn fmt::Display) -> Self {
         Self(said.to_string().into())
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for DatabaseMessage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }

@@ -2,7 +2,7 @@
 //!
 //! `HubStore` is one interface over its backends (`hub`); SQLite is the only one so far (`sqlite`). `RunnerStore` is
 //! SQLite on every machine. Futures resolve after the commit; while a SQLite store is quiet, callers make short commits
-//! themselves (`direct`). Simulated worlds run the same groups without threads (`Execution::Inline`).
+//! themselves (`direct`). Simulated worlds run the same groups without threads (`StoreExecution::Inline`).
 //!
 //! What may not live here: meaning. The store keeps bytes and columns it is handed; it parses no JSON, mints no
 //! ids and reads no wall clock (times are arguments). Nothing outside this crate opens a database, no public signature
@@ -11,25 +11,26 @@
 
 mod error;
 mod hub;
-mod pending;
 mod sqlite;
+mod store_future;
 
 /// Makes another body of a stored one; `None` leaves it as it is.
-pub type Rewrite = fn(&[u8]) -> Option<Vec<u8>>;
+pub type RecordRewrite = fn(&[u8]) -> Option<Vec<u8>>;
 
-pub use error::{Cause, Result, StoreError};
+pub use error::{DatabaseMessage, Result, StoreError};
 pub use hub::{
-    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, AccessToken, Appended, AuditQuery, AuditRow,
-    BURIED_SESSIONS_MAX, Effect, HistoryQuery, HostRow, HostTrust, HubSession, HubStore, LOGINS_MAX, Login,
-    MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage, MessageRow, PENDING_HOSTS_MAX, PEOPLE_MAX,
-    PUSH_SUBSCRIPTIONS_MAX, PersonChange, PersonPut, PersonRow, PushChange, PushRow, RecordIn, RunnerNote,
-    RunnerRow, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SEQ_MAX, SearchHit, SearchQuery, SessionPatch,
-    SubmissionRow, TokenPut, Totals, USAGE_ROWS_MAX, UsageQuery, UsageRow, UsageRows, UsageSum,
+    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, AccessTokenRow, AppendSummary, AuditQuery,
+    AuditRow, DELETED_SESSIONS_MAX, HistoryQuery, HostRow, HostTrust, HubSession, HubStore, LOGINS_MAX,
+    LoginRow, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage, MessageRow, NewRecord,
+    PENDING_HOSTS_MAX, PEOPLE_MAX, PUSH_SUBSCRIPTIONS_MAX, PersonChange, PersonRow, PersonStored, PushChange,
+    PushRow, RecordEffect, RunnerNote, RunnerRow, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SEQ_MAX, SearchHit,
+    SearchQuery, SessionPatch, SessionTotals, SubmissionRow, TokenStored, USAGE_ROWS_MAX, UsageQuery,
+    UsageRow, UsageRows, UsageSum,
 };
-pub use pending::Pending;
 pub use sqlite::{
-    ACK_FLUSH_INTERVAL, ApprovalRow, CACHE_KIB_DEFAULT, Disk, Execution, GROUP_UNITS_MAX, OutcomeLimits,
-    OutcomeRow, OutcomeStatus, READERS_MAX, READS_WAITING_MAX, RunnerBatch, RunnerSession, RunnerStore,
-    SPOOL_READ_BYTES_MAX, SessionCounters, StoreOptions, TAIL_BYTES_MAX, TAIL_LINES_MAX,
-    WRITE_QUEUE_BYTES_MAX,
+    ACK_FLUSH_INTERVAL, ApprovalRow, CACHE_KIB_DEFAULT, GROUP_UNITS_MAX, OutcomeLimits, OutcomeRow,
+    OutcomeStatus, READERS_MAX, READS_WAITING_MAX, RunnerBatch, RunnerSession, RunnerStore,
+    SPOOL_READ_BYTES_MAX, SessionCounters, SimulatedDisk, StoreExecution, StoreOptions, TAIL_BYTES_MAX,
+    TAIL_LINES_MAX, WRITE_QUEUE_BYTES_MAX,
 };
+pub use store_future::StoreFuture;

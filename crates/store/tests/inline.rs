@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fixtures::{Files, line, record, unit};
-use qd_store::{ACK_FLUSH_INTERVAL, Disk, HubStore, StoreError};
+use fixtures::{DatabaseFiles, line, record, unit};
+use qd_store::{ACK_FLUSH_INTERVAL, HubStore, SimulatedDisk, StoreError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
 /// Takes this many milliseconds for everything.
 #[derive(Clone, Default)]
-struct Slow(Arc<AtomicU64>);
+struct SlowDisk(Arc<AtomicU64>);
 
-impl Slow {
+impl SlowDisk {
     fn set(&self, milliseconds: u64) {
         self.0.store(milliseconds, Ordering::Relaxed);
     }
 }
 
-impl Disk for Slow {
+impl SimulatedDisk for SlowDisk {
     fn delay(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Relaxed))
     }
@@ -45,8 +45,8 @@ async fn stored(store: &HubStore) -> Vec<u64> {
 
 #[test]
 fn a_crash_in_a_commit_loses_that_commit_only() {
-    let disk = Slow::default();
-    let files = Files::on(disk.clone());
+    let disk = SlowDisk::default();
+    let files = DatabaseFiles::on(disk.clone());
     let machine1 = machine();
     let (store, under_way, waiting) = machine1.block_on(async {
         let store = files.hub();
@@ -78,8 +78,8 @@ fn a_crash_in_a_commit_loses_that_commit_only() {
 /// beside it. Each life goes on with what the one before it left.
 #[test]
 fn crashes_at_any_moment_keep_what_was_acknowledged() {
-    let disk = Slow::default();
-    let files = Files::on(disk.clone());
+    let disk = SlowDisk::default();
+    let files = DatabaseFiles::on(disk.clone());
     let acknowledged = Arc::new(AtomicU64::new(0));
     for crash_at in 1..=60 {
         disk.set(crash_at % 4);
@@ -120,8 +120,8 @@ fn crashes_at_any_moment_keep_what_was_acknowledged() {
 
 #[tokio::test(start_paused = true)]
 async fn all_time_is_the_runtimes() {
-    let disk = Slow::default();
-    let files = Files::on(disk.clone());
+    let disk = SlowDisk::default();
+    let files = DatabaseFiles::on(disk.clone());
     let store = files.runner();
     let start = Instant::now();
     store.commit(unit("s", 1..=9)).await.unwrap();
@@ -154,8 +154,8 @@ async fn all_time_is_the_runtimes() {
 /// What is queued or read when the close comes is finished, however slow the disk.
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_reads_and_writes() {
-    let disk = Slow::default();
-    let files = Files::on(disk.clone());
+    let disk = SlowDisk::default();
+    let files = DatabaseFiles::on(disk.clone());
     let store = files.hub();
     store.append(vec![record("s", 1, None)]).await.unwrap();
     disk.set(20);
@@ -174,7 +174,7 @@ async fn close_waits_for_reads_and_writes() {
 /// When the last handle goes without a close, what was queued is still stored, as with threads.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_store_finishes_its_queue() {
-    let files = Files::inline();
+    let files = DatabaseFiles::inline();
     let store = files.hub();
     let pending = store.enqueue_append(vec![record("s", 1, None)]).await.unwrap();
     drop(store);
@@ -183,7 +183,7 @@ async fn a_dropped_store_finishes_its_queue() {
 
 #[test]
 fn a_store_that_cannot_run_inline_says_why() {
-    let files = Files::inline();
+    let files = DatabaseFiles::inline();
     let outside = HubStore::open(&files.path("hub.db"), files.options()).err().unwrap().to_string();
     assert!(outside.contains("writing task"), "{outside}");
     machine().block_on(async {

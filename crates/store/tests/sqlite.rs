@@ -7,38 +7,38 @@ mod suite;
 
 use std::path::Path;
 
-use fixtures::{Files, line, message, put, record, unit};
-use qd_store::{HubStore, RecordIn, RunnerStore, StoreError, StoreOptions};
-use suite::{HubPlace, RunnerPlace, hub_contract, runner_contract};
+use fixtures::{DatabaseFiles, line, message, put, record, unit};
+use qd_store::{HubStore, NewRecord, RunnerStore, StoreError, StoreOptions};
+use suite::{HubFiles, RunnerFiles, hub_contract, runner_contract};
 
-impl HubPlace for Files {
+impl HubFiles for DatabaseFiles {
     async fn hub(&self) -> HubStore {
-        Files::hub(self)
+        DatabaseFiles::hub(self)
     }
 }
 
-impl RunnerPlace for Files {
+impl RunnerFiles for DatabaseFiles {
     async fn runner(&self) -> RunnerStore {
-        Files::runner(self)
+        DatabaseFiles::runner(self)
     }
 }
 
 // Each case twice: with threads, and inline with a disk that is sometimes slow and a clock that skips waiting.
-hub_contract! { hub_threads, #[tokio::test], crate::Files::threads() }
-hub_contract! { hub_inline, #[tokio::test(start_paused = true)], crate::Files::inline() }
-runner_contract! { runner_threads, #[tokio::test], crate::Files::threads() }
-runner_contract! { runner_inline, #[tokio::test(start_paused = true)], crate::Files::inline() }
+hub_contract! { hub_threads, #[tokio::test], crate::DatabaseFiles::threads() }
+hub_contract! { hub_inline, #[tokio::test(start_paused = true)], crate::DatabaseFiles::inline() }
+runner_contract! { runner_threads, #[tokio::test], crate::DatabaseFiles::threads() }
+runner_contract! { runner_inline, #[tokio::test(start_paused = true)], crate::DatabaseFiles::inline() }
 
 #[tokio::test]
 async fn a_full_disk_with_threads() {
-    full::a_full_hub_loses_nothing(&Files::threads()).await;
-    full::acks_make_room_in_a_full_spool(&Files::threads()).await;
+    full::a_full_hub_loses_nothing(&DatabaseFiles::threads()).await;
+    full::acks_make_room_in_a_full_spool(&DatabaseFiles::threads()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_inline() {
-    full::a_full_hub_loses_nothing(&Files::inline()).await;
-    full::acks_make_room_in_a_full_spool(&Files::inline()).await;
+    full::a_full_hub_loses_nothing(&DatabaseFiles::inline()).await;
+    full::acks_make_room_in_a_full_spool(&DatabaseFiles::inline()).await;
 }
 
 /// Released migrations never change: a database that saw the old text would differ from a fresh one.
@@ -66,7 +66,7 @@ fn released_migrations_are_unchanged() {
 
 #[tokio::test]
 async fn a_newer_database_is_refused_and_left_alone() {
-    let files = Files::threads();
+    let files = DatabaseFiles::threads();
     let path = files.path("hub.db");
     files.hub().close().await;
     let raw = rusqlite::Connection::open(&path).unwrap();
@@ -89,7 +89,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
 #[tokio::test]
 async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let files = Files::threads();
+    let files = DatabaseFiles::threads();
     let store = files.hub();
     store.append(vec![record("s", 1, None)]).await.unwrap();
     for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
@@ -103,12 +103,12 @@ async fn files_are_private() {
 /// The log is moved to the database now and then, whoever commits.
 #[tokio::test]
 async fn the_log_stays_short() {
-    let files = Files::threads();
+    let files = DatabaseFiles::threads();
     let store = files.hub();
     let log = files.path("hub.db-wal");
     let mut longest = 0;
     for seq in 1..=4000 {
-        let record = RecordIn { body: vec![b' '; 12 << 10].into(), ..record("s", seq, None) };
+        let record = NewRecord { body: vec![b' '; 12 << 10].into(), ..record("s", seq, None) };
         store.append(vec![record]).await.unwrap();
         longest = longest.max(std::fs::metadata(&log).unwrap().len());
     }
@@ -119,14 +119,14 @@ async fn the_log_stays_short() {
 /// Packed keys stay readable: the view shows records by session and `seq`, and the index agrees with its table.
 #[tokio::test]
 async fn people_can_look_into_the_file() {
-    let files = Files::threads();
+    let files = DatabaseFiles::threads();
     let store = files.hub();
     let row = |id: &str, text: &str| put(message(id, 0, text));
     store
         .append(vec![record("a", 1, row("m", "one")), record("b", 7, None), record("a", 2, row("m", "two"))])
         .await
         .unwrap();
-    store.append(vec![record("a", 3, Some(qd_store::Effect::ReplaceMessages(vec![])))]).await.unwrap();
+    store.append(vec![record("a", 3, Some(qd_store::RecordEffect::ReplaceMessages(vec![])))]).await.unwrap();
     store.delete_session("b").await.unwrap();
     store.close().await;
     let raw = rusqlite::Connection::open(files.path("hub.db")).unwrap();
@@ -142,7 +142,7 @@ async fn people_can_look_into_the_file() {
 /// A spool from before there were tails: all its lines wait, and an ack makes a tail of them.
 #[tokio::test]
 async fn an_older_spool_is_taken_over() {
-    let files = Files::threads();
+    let files = DatabaseFiles::threads();
     let raw = rusqlite::Connection::open(files.path("runner.db")).unwrap();
     raw.execute_batch(include_str!("../src/sqlite/migrations/runner/0001_init.sql")).unwrap();
     raw.pragma_update(None, "user_version", 1).unwrap();
@@ -167,7 +167,7 @@ async fn an_older_spool_is_taken_over() {
 /// A hub from before there were people: its logins are its owner's, and its tokens stay good.
 #[tokio::test]
 async fn an_older_hub_is_taken_over() {
-    let files = Files::threads();
+    let files = DatabaseFiles::threads();
     let raw = rusqlite::Connection::open(files.path("hub.db")).unwrap();
     raw.execute_batch(include_str!("../src/sqlite/migrations/hub/0001_init.sql")).unwrap();
     raw.execute_batch(include_str!("../src/sqlite/migrations/hub/0002_fleet.sql")).unwrap();

@@ -13,7 +13,7 @@ use crate::service::FsTreeNode;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
 #[ts(optional_fields)]
 #[serde(default)]
-pub struct Place {
+pub struct ChannelScope {
     pub workspace_path: Option<String>,
     pub session_id: Option<String>,
     pub runner_id: Option<String>,

@@ -41,7 +41,7 @@ fn typescript() -> Result<String, String> {
     // JSON has one kind of number; a bigint would make every client convert.
     let config = Config::default().with_large_int("number");
     let mut declarations = std::collections::BTreeMap::new();
-    let mut collector = Collector { config: &config, declarations: &mut declarations };
+    let mut collector = TypeCollector { config: &config, declarations: &mut declarations };
     collect_roots(&mut collector);
     let mut text = String::from("// Generated from crates/wire by `cargo xtask codegen`. Do not edit.\n");
     for declaration in declarations.values() {
@@ -125,12 +125,12 @@ const fn nesting(character: char) -> i32 {
     }
 }
 
-struct Collector<'a> {
+struct TypeCollector<'a> {
     config: &'a Config,
     declarations: &'a mut std::collections::BTreeMap<String, String>,
 }
 
-impl ts_rs::TypeVisitor for Collector<'_> {
+impl ts_rs::TypeVisitor for TypeCollector<'_> {
     fn visit<T: TS + 'static + ?Sized>(&mut self) {
         // Types without an output path are the language's own (string, number, arrays).
         if T::output_path().is_none() {
@@ -149,7 +149,7 @@ impl ts_rs::TypeVisitor for Collector<'_> {
     }
 }
 
-fn collect_roots(collector: &mut Collector<'_>) {
+fn collect_roots(collector: &mut TypeCollector<'_>) {
     use ts_rs::TypeVisitor;
     answers::visit(collector);
     collector.visit::<crate::Command>();
@@ -189,7 +189,7 @@ fn pi_server_typescript() -> String {
     use ts_rs::TypeVisitor;
     let config = Config::default().with_large_int("number");
     let mut declarations = std::collections::BTreeMap::new();
-    let mut collector = Collector { config: &config, declarations: &mut declarations };
+    let mut collector = TypeCollector { config: &config, declarations: &mut declarations };
     collector.visit::<pi_server::Command>();
     collector.visit::<pi_server::Envelope>();
     collector.visit::<pi_server::ServerMessage>();

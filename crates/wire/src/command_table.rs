@@ -128,6 +128,16 @@ pub enum CommandClass {
     Other,
 }
 
+/// A service of the machine, beside the agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    Files,
+    Git,
+    Shell,
+    /// The machine and its runner themselves; it works in no directory.
+    Host,
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CommandSpec {
@@ -145,6 +155,9 @@ pub struct CommandSpec {
     /// Whether the command names an existing session.
     pub needs_session: bool,
     pub class: CommandClass,
+    /// Which service of the machine it is, if it is one.
+    #[serde(skip)]
+    pub service: Option<Service>,
 }
 
 impl CommandSpec {
@@ -222,14 +235,24 @@ pub const TAKE_BACK: CommandSpec = CommandSpec {
     answerer: Answerer::Runner,
     needs_session: true,
     class: CommandClass::Cancel,
+    service: None,
 };
 
 /// For what goes through many files.
 const SEARCH_TIMEOUT_MS: Option<u64> = Some(120_000);
 
+macro_rules! service {
+    () => {
+        None
+    };
+    ($service:ident) => {
+        Some(Service::$service)
+    };
+}
+
 macro_rules! commands {
     ($( $variant:ident($params:ident) = $name:literal, $lane:ident, $mutating:literal, $timeout:expr,
-        $permission:ident, $answerer:ident, $needs_session:literal, $class:ident; )*) => {
+        $permission:ident, $answerer:ident, $needs_session:literal, $class:ident $(of $service:ident)?; )*) => {
         /// A command with its parameters.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
         #[serde(tag = "cmd")]
@@ -249,6 +272,7 @@ macro_rules! commands {
                 answerer: Answerer::$answerer,
                 needs_session: $needs_session,
                 class: CommandClass::$class,
+                service: service!($($service)?),
             }, )*
         ];
 
@@ -285,7 +309,7 @@ macro_rules! commands {
 }
 
 commands! {
-    // variant(parameters) = name, lane, mutating, timeout, permission, answerer, needs session, class
+    // variant(parameters) = name, lane, mutating, timeout, permission, answerer, needs session, class, of which service
     SessionCreate(SessionCreateParams) = "session.create", Session, true, None, Operate, Runner, false, Create;
     SessionAttach(SessionAttachParams) = "session.attach", Read, false, READ_TIMEOUT_MS, View, Runner, true, Attach;
     SessionDetach(NoParams) = "session.detach", Read, false, READ_TIMEOUT_MS, View, Hub, true, Detach;
@@ -340,30 +364,30 @@ commands! {
     RunResize(RunResizeParams) = "run.resize", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Other;
     RunStop(RunStopParams) = "run.stop", Control, false, READ_TIMEOUT_MS, Operate, Runner, true, Stop;
     RunScreen(NoParams) = "run.screen", Read, false, READ_TIMEOUT_MS, View, Runner, true, Other;
-    FsRead(FsReadParams) = "fs.read", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    FsWrite(FsWriteParams) = "fs.write", Service, false, None, Files, Runner, false, Change;
-    FsUpload(FsUploadParams) = "fs.upload", Service, false, None, Files, Runner, false, Change;
-    FsList(FsListParams) = "fs.list", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    FsTree(FsTreeParams) = "fs.tree", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    FsStat(FsStatParams) = "fs.stat", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    FsSearch(FsSearchParams) = "fs.search", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
-    FsCreateDirectory(FsCreateDirectoryParams) = "fs.create_directory", Service, false, None, Files, Runner, false, Change;
-    FsRename(FsMoveParams) = "fs.rename", Service, false, None, Files, Runner, false, Change;
-    FsMove(FsMoveParams) = "fs.move", Service, false, None, Files, Runner, false, Change;
-    FsCopy(FsMoveParams) = "fs.copy", Service, false, None, Files, Runner, false, Change;
-    FsDelete(FsDeleteParams) = "fs.delete", Service, false, None, Files, Runner, false, Change;
-    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false, Watch;
-    GitStatus(GitStatusParams) = "git.status", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
-    GitDiff(GitDiffParams) = "git.diff", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
-    GitLog(GitLogParams) = "git.log", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other;
-    GitWorktrees(GitWorktreesParams) = "git.worktrees", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    GitWorktreeAdd(GitWorktreeAddParams) = "git.worktree_add", Service, false, None, Files, Runner, false, Change;
-    GitWorktreeRemove(GitWorktreeRemoveParams) = "git.worktree_remove", Service, false, None, Files, Runner, false, Change;
-    HostBash(HostBashParams) = "host.bash", Service, false, None, Shell, Runner, false, Execute;
-    HostInfo(HostInfoParams) = "host.info", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    HostDoctor(HostDoctorParams) = "host.doctor", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    HostCapabilities(HostCapabilitiesParams) = "host.capabilities", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other;
-    HostLogs(HostLogsParams) = "host.logs", Service, false, READ_TIMEOUT_MS, Manage, Runner, false, Other;
+    FsRead(FsReadParams) = "fs.read", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Files;
+    FsWrite(FsWriteParams) = "fs.write", Service, false, None, Files, Runner, false, Change of Files;
+    FsUpload(FsUploadParams) = "fs.upload", Service, false, None, Files, Runner, false, Change of Files;
+    FsList(FsListParams) = "fs.list", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Files;
+    FsTree(FsTreeParams) = "fs.tree", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Files;
+    FsStat(FsStatParams) = "fs.stat", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Files;
+    FsSearch(FsSearchParams) = "fs.search", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other of Files;
+    FsCreateDirectory(FsCreateDirectoryParams) = "fs.create_directory", Service, false, None, Files, Runner, false, Change of Files;
+    FsRename(FsMoveParams) = "fs.rename", Service, false, None, Files, Runner, false, Change of Files;
+    FsMove(FsMoveParams) = "fs.move", Service, false, None, Files, Runner, false, Change of Files;
+    FsCopy(FsMoveParams) = "fs.copy", Service, false, None, Files, Runner, false, Change of Files;
+    FsDelete(FsDeleteParams) = "fs.delete", Service, false, None, Files, Runner, false, Change of Files;
+    FsWatch(FsWatchParams) = "fs.watch", Service, false, None, View, Runner, false, Watch of Files;
+    GitStatus(GitStatusParams) = "git.status", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other of Git;
+    GitDiff(GitDiffParams) = "git.diff", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other of Git;
+    GitLog(GitLogParams) = "git.log", Service, false, SEARCH_TIMEOUT_MS, View, Runner, false, Other of Git;
+    GitWorktrees(GitWorktreesParams) = "git.worktrees", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Git;
+    GitWorktreeAdd(GitWorktreeAddParams) = "git.worktree_add", Service, false, None, Files, Runner, false, Change of Git;
+    GitWorktreeRemove(GitWorktreeRemoveParams) = "git.worktree_remove", Service, false, None, Files, Runner, false, Change of Git;
+    HostBash(HostBashParams) = "host.bash", Service, false, None, Shell, Runner, false, Execute of Shell;
+    HostInfo(HostInfoParams) = "host.info", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Host;
+    HostDoctor(HostDoctorParams) = "host.doctor", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Host;
+    HostCapabilities(HostCapabilitiesParams) = "host.capabilities", Service, false, READ_TIMEOUT_MS, View, Runner, false, Other of Host;
+    HostLogs(HostLogsParams) = "host.logs", Service, false, READ_TIMEOUT_MS, Manage, Runner, false, Other of Host;
     Cancel(CancelParams) = "cancel", Control, false, READ_TIMEOUT_MS, View, Hub, false, Cancel;
     DelegateCancel(DelegateCancelParams) = "delegate.cancel", Control, true, READ_TIMEOUT_MS, Operate, Runner, true, Other;
 }

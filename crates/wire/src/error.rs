@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -103,6 +104,7 @@ error_codes! {
     Busy "busy" 503 1 true "Too much is waiting already.";
     LimitReached "limit_reached" 409 1 false "A configured limit is reached, such as the sessions of a runner.";
     StorageFull "storage_full" 507 1 true "The runner has no room for more records until the hub takes some.";
+    DiskFull "disk_full" 507 1 false "The runner's disk, or its user's share of it, is full.";
     ProviderPaused "provider_paused" 503 1 true "Calls to a model provider or to the shell fail repeatedly, so they are paused.";
     AgentFailed "agent_failed" 502 1 false "The agent itself refused or reported an error.";
     AgentGone "agent_gone" 502 1 true "The agent's process could not be started or has ended.";
@@ -125,6 +127,24 @@ impl<'de> Deserialize<'de> for ErrorCode {
 }
 
 impl ErrorCode {
+    /// The same request may succeed later, without anybody changing it.
+    pub fn may_retry(self) -> bool {
+        ERRORS.iter().any(|spec| spec.code == self && spec.retry)
+    }
+
+    /// What the system's error means for whoever named the file.
+    pub fn of_io(error: &io::Error) -> ErrorCode {
+        use io::ErrorKind;
+        match error.kind() {
+            // A path through something that is no directory names nothing.
+            ErrorKind::NotFound | ErrorKind::NotADirectory => ErrorCode::NotFound,
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => ErrorCode::PermissionDenied,
+            ErrorKind::AlreadyExists => ErrorCode::AlreadyExists,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+            _ => ErrorCode::Failed,
+        }
+    }
+
     /// The error with this code and this sentence.
     pub fn with(self, message: impl Into<String>) -> CodedError {
         CodedError::new(self, message)
@@ -166,6 +186,15 @@ impl CodedError {
     #[must_use]
     pub fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
         CodedError { message: reword(&self.message), ..self }
+    }
+
+    /// What the operator of a runner can do about [`CodedError::session_limit`]; the end of its sentence.
+    pub const SESSION_LIMIT_ADVICE: &str = "; close one or raise max_sessions";
+
+    /// A runner has as many sessions as it may have.
+    pub fn session_limit(max: usize) -> Self {
+        let advice = CodedError::SESSION_LIMIT_ADVICE;
+        CodedError::new(ErrorCode::LimitReached, format!("Session limit reached ({max} sessions){advice}"))
     }
 
     /// The one wording of hub and runner for a session that is not there.
@@ -236,6 +265,7 @@ mod tests {
                 (spec.code.http_status(), spec.code.exit_code()),
                 "{text}"
             );
+            assert_eq!(spec.code.may_retry(), spec.retry, "{text}");
             assert!((400..600).contains(&spec.http_status) && spec.exit_code > 0, "{text}");
             assert!(names.insert(spec.code.as_str()), "{text} is there twice");
         }
@@ -244,6 +274,23 @@ mod tests {
     #[test]
     fn a_code_of_a_later_version_is_a_failure_like_any_other() {
         assert_eq!(serde_json::from_str::<ErrorCode>("\"not_yet_thought_of\"").unwrap(), ErrorCode::Failed);
+    }
+
+    #[test]
+    fn the_errors_of_the_system_have_codes_that_say_as_much() {
+        use std::io::ErrorKind;
+        for (kind, code) in [
+            (ErrorKind::NotFound, ErrorCode::NotFound),
+            (ErrorKind::NotADirectory, ErrorCode::NotFound),
+            (ErrorKind::PermissionDenied, ErrorCode::PermissionDenied),
+            (ErrorKind::ReadOnlyFilesystem, ErrorCode::PermissionDenied),
+            (ErrorKind::AlreadyExists, ErrorCode::AlreadyExists),
+            (ErrorKind::StorageFull, ErrorCode::DiskFull),
+            (ErrorKind::QuotaExceeded, ErrorCode::DiskFull),
+            (ErrorKind::Interrupted, ErrorCode::Failed),
+        ] {
+            assert_eq!(ErrorCode::of_io(&kind.into()), code, "{kind}");
+        }
     }
 
     #[test]

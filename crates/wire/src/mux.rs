@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
-use crate::channel::{FilesCommand, FilesEvent, Place, TerminalCommand, TerminalEvent};
+use crate::channel::{ChannelScope, FilesCommand, FilesEvent, TerminalCommand, TerminalEvent};
 use crate::data::{RunnerInfo, RunnerStatus, SessionSummary};
 use crate::error::ErrorCode;
 use crate::{Command, EventEnvelope};
@@ -89,7 +89,7 @@ pub struct FilesClientFrame {
     #[ts(optional, type = "string")]
     pub id: Option<Value>,
     #[serde(flatten)]
-    pub place: Place,
+    pub place: ChannelScope,
     #[serde(flatten)]
     pub command: FilesCommand,
 }
@@ -103,7 +103,7 @@ pub struct TerminalClientFrame {
     #[ts(optional, type = "string")]
     pub id: Option<Value>,
     #[serde(flatten)]
-    pub place: Place,
+    pub place: ChannelScope,
     #[serde(flatten)]
     pub command: TerminalCommand,
 }

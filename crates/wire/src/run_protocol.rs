@@ -29,7 +29,7 @@ pub struct Envelope {
 /// Which way a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum MessageDirection {
     /// Host to server to apps.
     Event,
     /// App to server to host.
@@ -45,7 +45,7 @@ pub enum Way {
 /// How the host of a command is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Address {
+pub enum MessageAddress {
     /// By the envelope's `run_id`.
     Run,
     /// By the envelope's `run_id`, for what the host is asked about itself.
@@ -59,8 +59,8 @@ pub enum Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TypeSpec {
     pub name: &'static str,
-    pub way: Way,
-    pub address: Address,
+    pub way: MessageDirection,
+    pub address: MessageAddress,
     /// The canonical command that does the work, or the canonical event it comes from; empty where there is none.
     pub canonical: &'static str,
     /// Whether a person is asked first.
@@ -75,8 +75,8 @@ macro_rules! types {
         pub const TYPES: &[TypeSpec] = &[
             $( TypeSpec {
                 name: $name,
-                way: Way::$way,
-                address: Address::$address,
+                way: MessageDirection::$way,
+                address: MessageAddress::$address,
                 canonical: $canonical,
                 gated: $gated,
                 documented: $documented,
@@ -134,7 +134,7 @@ pub fn spec(name: &str) -> Option<&'static TypeSpec> {
 
 /// The names in `rpc.host.capabilities`.
 pub fn rpc_names() -> impl Iterator<Item = &'static str> {
-    TYPES.iter().filter(|row| row.way == Way::Rpc).map(|row| row.name)
+    TYPES.iter().filter(|row| row.way == MessageDirection::Rpc).map(|row| row.name)
 }
 
 macro_rules! message_data {

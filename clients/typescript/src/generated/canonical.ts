@@ -438,6 +438,7 @@ export type ErrorCode = "invalid_request"
   | "busy"
   | "limit_reached"
   | "storage_full"
+  | "disk_full"
   | "provider_paused"
   | "agent_failed"
   | "agent_gone"
@@ -2823,6 +2824,7 @@ export const ERRORS: Record<ErrorCode, { httpStatus: number; exitCode: number; r
   "busy": { httpStatus: 503, exitCode: 1, retry: true },
   "limit_reached": { httpStatus: 409, exitCode: 1, retry: false },
   "storage_full": { httpStatus: 507, exitCode: 1, retry: true },
+  "disk_full": { httpStatus: 507, exitCode: 1, retry: false },
   "provider_paused": { httpStatus: 503, exitCode: 1, retry: true },
   "agent_failed": { httpStatus: 502, exitCode: 1, retry: false },
   "agent_gone": { httpStatus: 502, exitCode: 1, retry: true },

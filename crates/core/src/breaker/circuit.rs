@@ -8,7 +8,7 @@ use super::CircuitLimits;
 
 /// Why nothing is let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum CircuitRefusal {
     /// For so long, at least one second.
     Open { seconds: i64 },
     /// As many tests as may be are under way.
@@ -37,15 +37,15 @@ impl Circuit {
     }
 
     /// Lets a call through or not. A test gets the number to give its place back with.
-    pub(super) fn admit(&mut self, now: i64, limits: &CircuitLimits) -> Result<Option<u64>, Closed> {
+    pub(super) fn admit(&mut self, now: i64, limits: &CircuitLimits) -> Result<Option<u64>, CircuitRefusal> {
         self.refresh(now, limits);
         match self.state {
             CircuitState::Closed => Ok(None),
             CircuitState::Open => {
                 let left = self.changed_at.saturating_add(limits.recovery_ms).saturating_sub(now);
-                Err(Closed::Open { seconds: left.saturating_add(999).max(1000) / 1000 })
+                Err(CircuitRefusal::Open { seconds: left.saturating_add(999).max(1000) / 1000 })
             }
-            CircuitState::HalfOpen if self.tests >= limits.half_open_max => Err(Closed::Testing),
+            CircuitState::HalfOpen if self.tests >= limits.half_open_max => Err(CircuitRefusal::Testing),
             CircuitState::HalfOpen => {
                 self.tests += 1;
                 Ok(Some(self.round))

@@ -62,7 +62,7 @@ impl CommandQueue {
     }
 
     /// Takes the commands that wait for the agent to start. Of those that were given up nobody waits for an answer.
-    fn take_starts(&mut self, out: &mut Vec<QueueEffect>) -> Vec<crate::ledger::Token> {
+    fn take_starts(&mut self, out: &mut Vec<QueueEffect>) -> Vec<crate::ledger::SubmissionToken> {
         let is_start = |work: &AgentWork| *work == AgentWork::Start;
         let starts = self.running.extract_if(.., |_, work| is_start(work)).map(|(token, _)| token).collect();
         for (token, _) in self.given_up.extract_if(.., |_, work| is_start(work)) {

@@ -1,11 +1,11 @@
 //! Commands whose time is over: somebody has answered for them, and what is left of them is ended.
 
 use super::{AgentWork, CommandQueue, QueueEffect, QueuedCommand};
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 impl CommandQueue {
     /// Ends a command, wherever it is. One in the caller's hands ends by itself.
-    pub(super) fn cancel(&mut self, token: Token, out: &mut Vec<QueueEffect>) {
+    pub(super) fn cancel(&mut self, token: SubmissionToken, out: &mut Vec<QueueEffect>) {
         if self.take_waiting(token).is_some() {
             // It had not begun, so it never will.
             self.leave(token);
@@ -30,7 +30,7 @@ impl CommandQueue {
     }
 
     /// Takes a command out of the place where it waits.
-    fn take_waiting(&mut self, token: Token) -> Option<QueuedCommand> {
+    fn take_waiting(&mut self, token: SubmissionToken) -> Option<QueuedCommand> {
         // A repeat has no outcome of its own: it gets that of the one it waits for.
         if let Some(held) = self.held.get(&token) {
             let command = Some(held.command).filter(|_| !held.is_repeat)?;

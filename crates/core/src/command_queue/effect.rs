@@ -3,44 +3,44 @@
 use qd_wire::{CodedError, ErrorCode};
 use std::fmt;
 
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 /// What to do next. A command that is named here and that nobody knows any more has ended meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueEffect {
     /// Check the command's version and carry it out. It is in the caller's hands until the queue is told what became of
     /// it: parked, a prompt, an edit, running or finished.
-    Execute { token: Token },
+    Execute { token: SubmissionToken },
     /// Carry out a command that waited for the agent; its version was checked before.
-    ExecuteParked { token: Token },
+    ExecuteParked { token: SubmissionToken },
     /// Start the agent, unless it is there or on its way.
     StartAgent,
     /// Answer the command that waited for the agent to start.
-    AnswerStart { token: Token },
+    AnswerStart { token: SubmissionToken },
     /// Write a prompt to the agent. Told back by `PromptWritten` or `Finished`.
     WritePrompt {
-        token: Token,
+        token: SubmissionToken,
         /// Inputs that waited longer went first, so the agent may work by now: it reads this one when it is done.
         is_follow_up: bool,
     },
     /// Write the next undelivered input to the agent. Told back by `DeliveryWritten` or `DeliveryNotWritten`.
     WriteUndelivered,
     /// Change the agent's queue. Told back by `Running` or `Finished`.
-    EditQueue { token: Token },
+    EditQueue { token: SubmissionToken },
     /// Abort the turn that has begun: it was aborted before the agent knew of it.
     AbortTurn,
     /// Answer that the command could not be run.
-    Refuse { token: Token, refusal: QueueRefusal },
+    Refuse { token: SubmissionToken, refusal: QueueRefusal },
     /// Answer that those the command depends on took too long.
-    FailDependencies { token: Token },
+    FailDependencies { token: SubmissionToken },
     /// Answer that the command's time was over before it began.
-    TimeOut { token: Token },
+    TimeOut { token: SubmissionToken },
     /// Answer that the command's time is over, and ask the agent to stop it where it can.
-    GiveUp { token: Token },
+    GiveUp { token: SubmissionToken },
     /// The agent's answer to a command that was given up is not waited for any more.
-    Forget { token: Token },
+    Forget { token: SubmissionToken },
     /// Answer that nobody can know how far the command came.
-    Lose { token: Token },
+    Lose { token: SubmissionToken },
 }
 
 /// Why a command is not run.

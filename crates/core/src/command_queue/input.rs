@@ -4,12 +4,12 @@ use qd_wire::CodedError;
 
 use qd_wire::command_table::Lane;
 
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 /// A command, as far as the queue needs to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedCommand {
-    pub token: Token,
+    pub token: SubmissionToken,
     pub lane: Lane,
     /// It starts only when the agent neither works nor has prompts to come.
     pub when_idle: bool,
@@ -80,30 +80,30 @@ pub enum QueueInput {
     /// A command waits for others: those it depends on, or the one it repeats.
     Hold { command: QueuedCommand, is_repeat: bool },
     /// Those it waited for have succeeded.
-    Release { token: Token },
+    Release { token: SubmissionToken },
     /// A command passed admission.
     Enqueue(QueuedCommand),
     /// A command in execution needs an agent that is ready.
-    Park { token: Token },
+    Park { token: SubmissionToken },
     /// A command in execution is a prompt. Without `may_interrupt` it is refused when the agent works.
-    EnqueuePrompt { token: Token, may_interrupt: bool },
+    EnqueuePrompt { token: SubmissionToken, may_interrupt: bool },
     /// The agent's stdin has the prompt; a command of an extension is answered when it is done, and it may ask a person
     /// first, so it releases its lane now.
-    PromptWritten { token: Token, is_command: bool },
+    PromptWritten { token: SubmissionToken, is_command: bool },
     /// The agent's stdin has an undelivered input.
-    DeliveryWritten { token: Token },
+    DeliveryWritten { token: SubmissionToken },
     /// No undelivered input was written. When one was refused, all of them wait for the agent's next start.
     DeliveryNotWritten { is_refused: bool },
     /// A command in execution changes the agent's queue.
-    EditQueue { token: Token },
+    EditQueue { token: SubmissionToken },
     /// A command in execution was handed to the agent.
-    Running { token: Token, work: AgentWork },
+    Running { token: SubmissionToken, work: AgentWork },
     /// The agent has answered a command, which is in the caller's hands again.
-    Answered { token: Token, answer: AgentAnswer },
+    Answered { token: SubmissionToken, answer: AgentAnswer },
     /// A command has its response.
-    Finished { token: Token },
+    Finished { token: SubmissionToken },
     /// The time of a command is over.
-    Cancel { token: Token },
+    Cancel { token: SubmissionToken },
     /// The agent did something.
     Activity(AgentActivity),
     /// The agent takes commands.

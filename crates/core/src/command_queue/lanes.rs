@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use super::QueuedCommand;
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 /// Commands that wait for the one before them.
 #[derive(Debug, Default)]
 pub(super) struct CommandLane {
     waiting: VecDeque<QueuedCommand>,
     /// The command whose turn it is, until it ends or lets the others go on.
-    pub(super) current: Option<Token>,
+    pub(super) current: Option<SubmissionToken>,
 }
 
 impl CommandLane {
@@ -33,7 +33,7 @@ impl CommandLane {
         Some(command)
     }
 
-    pub(super) fn release(&mut self, token: Token) {
+    pub(super) fn release(&mut self, token: SubmissionToken) {
         self.current.take_if(|current| *current == token);
     }
 
@@ -48,7 +48,7 @@ impl CommandLane {
     }
 
     /// Takes out a command that waits.
-    pub(super) fn remove(&mut self, token: Token) -> Option<QueuedCommand> {
+    pub(super) fn remove(&mut self, token: SubmissionToken) -> Option<QueuedCommand> {
         let place = self.waiting.iter().position(|command| command.token == token)?;
         self.waiting.remove(place)
     }

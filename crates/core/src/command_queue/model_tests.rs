@@ -2,10 +2,10 @@
 //! command gets exactly one answer.
 
 mod choices;
+mod command;
 mod faults;
 mod kinds;
 mod model;
-mod places;
 mod promises;
 mod world;
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::{AgentAnswer, AgentWork, CommandQueue, QueueEffect, QueueRefusal, QueuedCommand, Undelivered};
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 /// A prompt that waits for the agent to take the ones before it.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +23,11 @@ pub(super) enum CurrentPrompt {
     #[default]
     None,
     /// The caller is to write this command's prompt.
-    HandedOut(Token),
+    HandedOut(SubmissionToken),
     /// The caller is to write an undelivered input.
     DeliveryHandedOut,
     /// The agent has it.
-    Taking { token: Token, turns_before: u64, is_accepted: bool, until: i64 },
+    Taking { token: SubmissionToken, turns_before: u64, is_accepted: bool, until: i64 },
 }
 
 #[derive(Debug, Default)]
@@ -64,11 +64,11 @@ impl PromptQueue {
         self.is_open() && self.waiting.is_empty()
     }
 
-    pub(super) fn is_waiting(&self, token: Token) -> bool {
+    pub(super) fn is_waiting(&self, token: SubmissionToken) -> bool {
         self.waiting.iter().any(|prompt| prompt.command.token == token)
     }
 
-    pub(super) fn remove(&mut self, token: Token) -> Option<QueuedCommand> {
+    pub(super) fn remove(&mut self, token: SubmissionToken) -> Option<QueuedCommand> {
         let place = self.waiting.iter().position(|prompt| prompt.command.token == token)?;
         self.waiting.remove(place).map(|prompt| prompt.command)
     }
@@ -78,7 +78,7 @@ impl PromptQueue {
     }
 
     /// The prompt of this command was not written.
-    pub(super) fn hand_back(&mut self, token: Token) {
+    pub(super) fn hand_back(&mut self, token: SubmissionToken) {
         if matches!(self.current, CurrentPrompt::HandedOut(own) if own == token) {
             self.current = CurrentPrompt::None;
         }
@@ -110,7 +110,12 @@ impl PromptQueue {
 }
 
 impl CommandQueue {
-    pub(super) fn enqueue_prompt(&mut self, token: Token, may_interrupt: bool, out: &mut Vec<QueueEffect>) {
+    pub(super) fn enqueue_prompt(
+        &mut self,
+        token: SubmissionToken,
+        may_interrupt: bool,
+        out: &mut Vec<QueueEffect>,
+    ) {
         let Some(command) = self.executing.remove(&token) else { return };
         let max = self.limits.prompts_max;
         if self.prompts.waiting.len() >= max {
@@ -157,7 +162,7 @@ impl CommandQueue {
         }
     }
 
-    pub(super) fn prompt_written(&mut self, now: i64, token: Token, is_command: bool) {
+    pub(super) fn prompt_written(&mut self, now: i64, token: SubmissionToken, is_command: bool) {
         if self.executing.remove(&token).is_none() {
             return;
         }
@@ -168,7 +173,7 @@ impl CommandQueue {
         }
     }
 
-    pub(super) fn delivery_written(&mut self, now: i64, token: Token) {
+    pub(super) fn delivery_written(&mut self, now: i64, token: SubmissionToken) {
         if self.prompts.is_delivery_handed_out() {
             let turns_before = self.take(now, token);
             self.running.insert(token, AgentWork::Delivery { turns_before });
@@ -183,7 +188,7 @@ impl CommandQueue {
     }
 
     /// The agent is taking a prompt from now on. Returns how many turns had begun.
-    fn take(&mut self, now: i64, token: Token) -> u64 {
+    fn take(&mut self, now: i64, token: SubmissionToken) -> u64 {
         let turns_before = self.activity.turns;
         let until = now + self.limits.prompt_wait_ms;
         self.prompts.current = CurrentPrompt::Taking { token, turns_before, is_accepted: false, until };
@@ -193,7 +198,7 @@ impl CommandQueue {
     /// The agent has answered a prompt or an undelivered input; if that begins a turn, the next waits to see it.
     pub(super) fn prompt_answered(
         &mut self,
-        token: Token,
+        token: SubmissionToken,
         work: AgentWork,
         answer: AgentAnswer,
         has_begun: bool,

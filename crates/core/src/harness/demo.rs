@@ -9,7 +9,7 @@ use qd_wire::data::{CommandsData, QueueState, SlashCommand};
 use qd_wire::message::Role;
 use qd_wire::{CodedError, ErrorCode};
 
-use crate::agent::{AgentEvent, Answer, WhenBusy};
+use crate::agent::{AgentEvent, QuestionAnswer, WhenBusy};
 pub use scripts::LONG_MAX;
 use scripts::{SCRIPTS, Step};
 
@@ -111,18 +111,18 @@ impl DemoAgent {
     }
 
     /// Goes on after the question was answered.
-    pub fn answer(&mut self, now: i64, request_id: &str, answer: &Answer) {
+    pub fn answer(&mut self, now: i64, request_id: &str, answer: &QuestionAnswer) {
         if self.question.as_deref() != Some(request_id) {
             return;
         }
         self.question = None;
         let text = match answer {
-            Answer::Value(value) => format!("You chose {value}. A good choice."),
-            Answer::Confirmed(true) => "You said yes.".to_owned(),
-            Answer::Confirmed(false) => "You said no.".to_owned(),
-            Answer::Responses(responses) => format!("You answered {} questions.", responses.len()),
-            Answer::TimedOut => "Nobody answered in time.".to_owned(),
-            Answer::Cancelled => "You would rather not say. That is fine too.".to_owned(),
+            QuestionAnswer::Value(value) => format!("You chose {value}. A good choice."),
+            QuestionAnswer::Confirmed(true) => "You said yes.".to_owned(),
+            QuestionAnswer::Confirmed(false) => "You said no.".to_owned(),
+            QuestionAnswer::Responses(responses) => format!("You answered {} questions.", responses.len()),
+            QuestionAnswer::TimedOut => "Nobody answered in time.".to_owned(),
+            QuestionAnswer::Cancelled => "You would rather not say. That is fine too.".to_owned(),
         };
         let time = self.next_time(now);
         scripts::say(&mut self.steps, time, &text);

@@ -22,7 +22,7 @@ fn every_script_ends_in_a_settled_turn() {
         demo.prompt(now, format!("/{}", script.name), None, &mut out).unwrap();
         run(&mut demo, &mut now, &mut out);
         if let Some(AgentEvent::InputNeeded(request)) = out.last().cloned() {
-            demo.answer(now, request.request_id(), &Answer::Value("green".into()));
+            demo.answer(now, request.request_id(), &QuestionAnswer::Value("green".into()));
             run(&mut demo, &mut now, &mut out);
         }
         assert_eq!(out.last(), Some(&AgentEvent::TurnSettled { aborted: false }), "{}", script.name);

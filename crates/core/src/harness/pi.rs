@@ -14,7 +14,7 @@ mod tree;
 mod update;
 mod version;
 
-pub use bridge::{BridgeWord, PiNavigated, PiTool, navigate_prompt, private_command};
+pub use bridge::{BridgeMessage, PiNavigated, PiTool, navigate_prompt, private_command};
 pub use decode::{PiCodec, PiOutput, UNKNOWN_FIELDS_BYTES_MAX};
 pub use encode::encode;
 pub use entries::{

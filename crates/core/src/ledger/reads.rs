@@ -4,31 +4,38 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 
-use super::{IdName, Token};
+use super::{CommandId, SubmissionToken};
 
 /// The latest of them.
 #[derive(Debug, Default)]
 pub(super) struct AnsweredReads {
     /// Oldest first.
-    reads: VecDeque<Read>,
+    reads: VecDeque<AnsweredRead>,
     /// The newest of each name. The numbers come from the map's own key, so nobody can choose two names with one number.
-    newest: HashMap<u64, Token>,
+    newest: HashMap<u64, SubmissionToken>,
 }
 
 #[derive(Debug)]
-struct Read {
+struct AnsweredRead {
     own: u64,
     /// The name shared by all connections of its principal.
     shared: u64,
-    token: Token,
+    token: SubmissionToken,
 }
 
 impl AnsweredReads {
-    pub(super) fn add(&mut self, token: Token, principal: &str, connection: &str, id: &str, max: usize) {
+    pub(super) fn add(
+        &mut self,
+        token: SubmissionToken,
+        principal: &str,
+        connection: &str,
+        id: &str,
+        max: usize,
+    ) {
         let (own, shared) = (self.number(principal, connection, id), self.number(principal, "", id));
         self.newest.insert(own, token);
         self.newest.insert(shared, token);
-        self.reads.push_back(Read { own, shared, token });
+        self.reads.push_back(AnsweredRead { own, shared, token });
         if self.reads.len() > max
             && let Some(oldest) = self.reads.pop_front()
         {
@@ -41,8 +48,8 @@ impl AnsweredReads {
     }
 
     /// The newest of a name.
-    pub(super) fn find(&self, name: &IdName) -> Option<Token> {
-        let IdName { principal, connection, id } = name;
+    pub(super) fn find(&self, name: &CommandId) -> Option<SubmissionToken> {
+        let CommandId { principal, connection, id } = name;
         self.newest.get(&self.number(principal, connection, id)).copied()
     }
 
@@ -77,7 +84,7 @@ mod tests {
                     };
                     let expected = (1..).zip(&added).skip(kept).filter(|(_, added)| is_it(added)).last();
                     let connection = connection.map_or_else(String::new, text);
-                    let name = IdName { principal: text(principal), connection, id: text(id) };
+                    let name = CommandId { principal: text(principal), connection, id: text(id) };
                     prop_assert_eq!(reads.find(&name), expected.map(|(token, _)| token));
                 }
             }

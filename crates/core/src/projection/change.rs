@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What an event says of its session, beside being part of its history.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum ProjectionChange {
     /// Its agent runs: for the first time, or again.
     Created {
         harness: String,
@@ -36,8 +36,8 @@ pub enum Change {
     Failed {
         error: String,
     },
-    Asked(Question),
-    Answered(Box<Answered>),
+    Asked(PendingQuestion),
+    Answered(Box<ResolvedQuestion>),
     /// A call was made, or something typed, under the name of a question: who asked does not record decisions.
     Acted {
         request_id: String,
@@ -54,44 +54,44 @@ pub enum Change {
         count: u64,
     },
     /// The runner has said how the session stands.
-    Described(Box<Description>),
+    Described(Box<SessionDescription>),
 }
 
-impl Change {
+impl ProjectionChange {
     /// Whether it tells of a moment only: what its runner said later counts more.
     pub fn is_of_a_moment(&self) -> bool {
         match self {
-            Change::Working(_)
-            | Change::Idle { .. }
-            | Change::Exited { .. }
-            | Change::Closed
-            | Change::Asked(_)
-            | Change::Answered(_)
-            | Change::Acted { .. } => true,
-            Change::Created { .. }
-            | Change::Started { .. }
-            | Change::Failed { .. }
-            | Change::Titled(_)
-            | Change::ModelChanged { .. }
-            | Change::BranchChanged(_)
-            | Change::Said { .. }
-            | Change::Described(_) => false,
+            ProjectionChange::Working(_)
+            | ProjectionChange::Idle { .. }
+            | ProjectionChange::Exited { .. }
+            | ProjectionChange::Closed
+            | ProjectionChange::Asked(_)
+            | ProjectionChange::Answered(_)
+            | ProjectionChange::Acted { .. } => true,
+            ProjectionChange::Created { .. }
+            | ProjectionChange::Started { .. }
+            | ProjectionChange::Failed { .. }
+            | ProjectionChange::Titled(_)
+            | ProjectionChange::ModelChanged { .. }
+            | ProjectionChange::BranchChanged(_)
+            | ProjectionChange::Said { .. }
+            | ProjectionChange::Described(_) => false,
         }
     }
 }
 
 /// A question that waits for a person.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct PendingQuestion {
     pub request_id: String,
     pub title: String,
     /// All of it; `None` for a kind of question that this version does not know.
     pub request: Option<Arc<InputRequest>>,
 }
 
-impl From<&InputRequest> for Question {
+impl From<&InputRequest> for PendingQuestion {
     fn from(request: &InputRequest) -> Self {
-        Question {
+        PendingQuestion {
             request_id: request.request_id().to_owned(),
             title: request.title().to_owned(),
             request: Some(Arc::new(request.clone())),
@@ -99,24 +99,25 @@ impl From<&InputRequest> for Question {
     }
 }
 
-impl<'de> Deserialize<'de> for Question {
+impl<'de> Deserialize<'de> for PendingQuestion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Head {
+        struct QuestionHead {
             request_id: String,
             #[serde(default)]
             title: String,
         }
         let value = Value::deserialize(deserializer)?;
-        let Head { request_id, title } = Head::deserialize(&value).map_err(serde::de::Error::custom)?;
+        let QuestionHead { request_id, title } =
+            QuestionHead::deserialize(&value).map_err(serde::de::Error::custom)?;
         let request = serde_json::from_value(value).ok().map(Arc::new);
-        Ok(Question { request_id, title, request })
+        Ok(PendingQuestion { request_id, title, request })
     }
 }
 
 /// How a question ended.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Answered {
+pub struct ResolvedQuestion {
     pub request_id: String,
     #[serde(default)]
     pub outcome: Option<String>,
@@ -133,12 +134,12 @@ pub struct Answered {
 
 /// How a session stands, as its runner says.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Description {
+pub struct SessionDescription {
     pub status: SessionStatus,
     #[serde(default, deserialize_with = "known_phase")]
     pub phase: Option<AgentPhase>,
     #[serde(rename = "pending_input")]
-    pub questions: Vec<Question>,
+    pub questions: Vec<PendingQuestion>,
     /// The last record that it takes in.
     pub seq: u64,
 }
@@ -195,7 +196,7 @@ struct ErrorBody {
 
 #[derive(Deserialize)]
 struct AskedBody {
-    request: Question,
+    request: PendingQuestion,
 }
 
 #[derive(Deserialize)]
@@ -225,7 +226,7 @@ struct ActedBody {
 
 #[derive(Deserialize)]
 struct ResyncBody {
-    state: Description,
+    state: SessionDescription,
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
@@ -256,13 +257,13 @@ pub fn is_telling(event: &str) -> bool {
 
 /// Reads what an event says of its session. `text` is the event as a JSON object, whatever stands before its own
 /// fields; `seq` is its number if it is a record. Messages are left to who stores them ([`Change::Said`]).
-pub fn read(event: &str, seq: Option<u64>, text: &str) -> Vec<Change> {
+pub fn read(event: &str, seq: Option<u64>, text: &str) -> Vec<ProjectionChange> {
     let mut changes = Vec::new();
     let is_first = seq == Some(1);
     if is_first && event.starts_with("run.") {
         // A run of a foreign host has no other first record.
         let cwd = parse::<DirectoryBody>(text).and_then(|body| body.cwd);
-        changes.push(Change::Created { harness: PTY_HARNESS.to_owned(), cwd });
+        changes.push(ProjectionChange::Created { harness: PTY_HARNESS.to_owned(), cwd });
     }
     if is_telling(event) {
         changes.extend(read_one(event, text));
@@ -270,36 +271,40 @@ pub fn read(event: &str, seq: Option<u64>, text: &str) -> Vec<Change> {
     changes
 }
 
-fn read_one(event: &str, text: &str) -> Option<Change> {
+fn read_one(event: &str, text: &str) -> Option<ProjectionChange> {
     Some(match event {
-        "session.resync" => Change::Described(Box::new(parse::<ResyncBody>(text)?.state)),
+        "session.resync" => ProjectionChange::Described(Box::new(parse::<ResyncBody>(text)?.state)),
         "session.created" => {
             let CreatedBody { harness, cwd } = parse(text)?;
-            Change::Created { harness, cwd }
+            ProjectionChange::Created { harness, cwd }
         }
-        "session.closed" => Change::Closed,
-        "session.title_changed" => Change::Titled(parse::<TitleBody>(text)?.title),
-        "session.branch_changed" => Change::BranchChanged(parse::<BranchBody>(text)?.branch),
+        "session.closed" => ProjectionChange::Closed,
+        "session.title_changed" => ProjectionChange::Titled(parse::<TitleBody>(text)?.title),
+        "session.branch_changed" => ProjectionChange::BranchChanged(parse::<BranchBody>(text)?.branch),
         "config.model_changed" => {
             let ModelBody { provider, model_id } = parse(text)?;
-            Change::ModelChanged { provider, model_id }
+            ProjectionChange::ModelChanged { provider, model_id }
         }
-        "agent.working" => Change::Working(parse::<WorkingBody>(text).and_then(|body| body.phase)),
-        "agent.idle" => Change::Idle { reason: parse::<IdleBody>(text).and_then(|body| body.reason) },
+        "agent.working" => ProjectionChange::Working(parse::<WorkingBody>(text).and_then(|body| body.phase)),
+        "agent.idle" => {
+            ProjectionChange::Idle { reason: parse::<IdleBody>(text).and_then(|body| body.reason) }
+        }
         "agent.error" => {
             let ErrorBody { error, .. } = parse::<ErrorBody>(text).filter(|body| !body.recoverable)?;
-            Change::Failed { error }
+            ProjectionChange::Failed { error }
         }
-        "agent.input_needed" => Change::Asked(parse::<AskedBody>(text)?.request),
-        "agent.input_resolved" => Change::Answered(Box::new(parse(text)?)),
+        "agent.input_needed" => ProjectionChange::Asked(parse::<AskedBody>(text)?.request),
+        "agent.input_resolved" => ProjectionChange::Answered(Box::new(parse(text)?)),
         "run.started" => {
             let StartedBody { tool, command } = parse(text)?;
-            Change::Started { tool, command }
+            ProjectionChange::Started { tool, command }
         }
-        "run.exited" => Change::Exited { exit_code: parse::<ExitedBody>(text).map(|body| body.exit_code) },
+        "run.exited" => {
+            ProjectionChange::Exited { exit_code: parse::<ExitedBody>(text).map(|body| body.exit_code) }
+        }
         "run.input" | "tool.result" => {
             let ActedBody { request_id, input_id } = parse(text)?;
-            Change::Acted { request_id: request_id.or(input_id)? }
+            ProjectionChange::Acted { request_id: request_id.or(input_id)? }
         }
         _ => return None,
     })

@@ -3,7 +3,7 @@
 
 use qd_wire::data::SessionStatus;
 
-use super::{Change, one_line};
+use super::{ProjectionChange, one_line};
 
 /// What lists show of the error that ended an agent.
 const ERROR_CHARACTERS_MAX: usize = 500;
@@ -27,38 +27,38 @@ pub struct LinePatch {
 }
 
 impl LinePatch {
-    pub fn of(change: &Change) -> Self {
+    pub fn of(change: &ProjectionChange) -> Self {
         let nothing = Self::default();
         match change {
-            Change::Created { harness, cwd } => Self {
+            ProjectionChange::Created { harness, cwd } => Self {
                 harness: Some(harness.clone()),
                 cwd: cwd.clone(),
                 error: Some(String::new()),
                 ..Self::at(SessionStatus::Idle)
             },
-            Change::Started { tool, .. } => Self {
+            ProjectionChange::Started { tool, .. } => Self {
                 run_tool: tool.clone(),
                 error: Some(String::new()),
                 ..Self::at(SessionStatus::Working)
             },
-            Change::Exited { .. } | Change::Closed => Self::at(SessionStatus::Closed),
-            Change::Idle { .. } => Self { keeps_failed: true, ..Self::at(SessionStatus::Idle) },
-            Change::Failed { error } => {
+            ProjectionChange::Exited { .. } | ProjectionChange::Closed => Self::at(SessionStatus::Closed),
+            ProjectionChange::Idle { .. } => Self { keeps_failed: true, ..Self::at(SessionStatus::Idle) },
+            ProjectionChange::Failed { error } => {
                 Self { error: Some(one_line(error, ERROR_CHARACTERS_MAX)), ..Self::at(SessionStatus::Failed) }
             }
-            Change::Titled(title) => Self { title: Some(title.clone()), ..nothing },
-            Change::ModelChanged { provider, model_id } => {
+            ProjectionChange::Titled(title) => Self { title: Some(title.clone()), ..nothing },
+            ProjectionChange::ModelChanged { provider, model_id } => {
                 Self { provider: Some(provider.clone()), model: Some(model_id.clone()), ..nothing }
             }
-            Change::BranchChanged(branch) => {
+            ProjectionChange::BranchChanged(branch) => {
                 Self { branch: Some(branch.clone().unwrap_or_default()), ..nothing }
             }
-            Change::Working(_)
-            | Change::Asked(_)
-            | Change::Answered(_)
-            | Change::Acted { .. }
-            | Change::Said { .. }
-            | Change::Described(_) => nothing,
+            ProjectionChange::Working(_)
+            | ProjectionChange::Asked(_)
+            | ProjectionChange::Answered(_)
+            | ProjectionChange::Acted { .. }
+            | ProjectionChange::Said { .. }
+            | ProjectionChange::Described(_) => nothing,
         }
     }
 

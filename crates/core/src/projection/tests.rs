@@ -11,24 +11,28 @@ struct World {
 }
 
 impl World {
-    fn record(&mut self, event: &str, body: Value) -> Vec<Applied> {
+    fn record(&mut self, event: &str, body: Value) -> Vec<ProjectionUpdate> {
         self.seq += 1;
-        let moment =
-            Moment { seq: Some(self.seq), ts: self.seq as i64, now: 1000 + self.seq as i64, is_past: false };
+        let moment = EventMoment {
+            seq: Some(self.seq),
+            ts: self.seq as i64,
+            now: 1000 + self.seq as i64,
+            is_past: false,
+        };
         self.take(event, moment, &body)
     }
 
-    fn live(&mut self, event: &str, body: Value, now: i64) -> Vec<Applied> {
-        self.take(event, Moment { now, ..Moment::default() }, &body)
+    fn live(&mut self, event: &str, body: Value, now: i64) -> Vec<ProjectionUpdate> {
+        self.take(event, EventMoment { now, ..EventMoment::default() }, &body)
     }
 
-    fn past(&mut self, event: &str, body: Value) -> Vec<Applied> {
+    fn past(&mut self, event: &str, body: Value) -> Vec<ProjectionUpdate> {
         self.seq += 1;
-        let moment = Moment { seq: Some(self.seq), ts: 1, now: 1, is_past: true };
+        let moment = EventMoment { seq: Some(self.seq), ts: 1, now: 1, is_past: true };
         self.take(event, moment, &body)
     }
 
-    fn take(&mut self, event: &str, moment: Moment, body: &Value) -> Vec<Applied> {
+    fn take(&mut self, event: &str, moment: EventMoment, body: &Value) -> Vec<ProjectionUpdate> {
         let changes = read(event, moment.seq, &body.to_string());
         changes.iter().map(|change| self.session.apply(change, moment)).collect()
     }
@@ -53,38 +57,41 @@ fn a_turn_begins_and_ends_and_lists_follow() {
     world.record("session.created", json!({"harness":"demo","cwd":"/w"}));
     assert_eq!(world.session.status(), SessionStatus::Idle);
     let began = world.live("agent.working", json!({"phase":"thinking"}), 7);
-    assert_eq!(began[0], Applied { news: News::Now, is_new_status: true, ended_turn: None });
+    assert_eq!(began[0], ProjectionUpdate { news: ListUrgency::Now, is_new_status: true, ended_turn: None });
     let moved = world.live("agent.working", json!({"phase":"generating"}), 8);
-    assert_eq!(moved[0].news, News::Soon);
-    assert_eq!(world.live("agent.working", json!({"phase":"generating"}), 9)[0].news, News::None);
+    assert_eq!(moved[0].news, ListUrgency::Soon);
+    assert_eq!(world.live("agent.working", json!({"phase":"generating"}), 9)[0].news, ListUrgency::None);
     let summary = world.session.summary(false);
     assert_eq!((summary.state.as_str(), summary.working_since), ("working", Some(7)));
     assert_eq!((summary.cwd.as_deref(), summary.created_at), (Some("/w"), 1));
     assert_eq!(world.session.summary(true).working_since, None, "its runner is away");
     let ended = world.record("agent.idle", json!({"reason":"stop"}));
-    assert_eq!(ended[0], Applied { news: News::Now, is_new_status: true, ended_turn: Some(7) });
+    assert_eq!(
+        ended[0],
+        ProjectionUpdate { news: ListUrgency::Now, is_new_status: true, ended_turn: Some(7) }
+    );
     assert!(!world.session.is_in_turn());
-    assert_eq!(world.record("agent.idle", json!({}))[0], Applied::default(), "that is no news");
+    assert_eq!(world.record("agent.idle", json!({}))[0], ProjectionUpdate::default(), "that is no news");
 }
 
 #[test]
 fn what_a_session_says_and_is_called_is_in_its_line() {
     let mut world = World::default();
     world.record("session.created", json!({"harness":"demo"}));
-    assert_eq!(world.record("session.title_changed", json!({"title":"Docs"}))[0].news, News::Now);
-    assert_eq!(world.record("session.title_changed", json!({"title":"Docs"}))[0].news, News::None);
+    assert_eq!(world.record("session.title_changed", json!({"title":"Docs"}))[0].news, ListUrgency::Now);
+    assert_eq!(world.record("session.title_changed", json!({"title":"Docs"}))[0].news, ListUrgency::None);
     world.record("config.model_changed", json!({"provider":"p","model_id":"m"}));
     world.record("session.branch_changed", json!({"branch":"main"}));
-    let said = |text: Option<&str>, count| Change::Said { text: text.map(str::to_owned), count };
-    world.session.apply(&said(Some("hello"), 1), Moment::default());
-    world.session.apply(&said(None, 2), Moment::default());
+    let said = |text: Option<&str>, count| ProjectionChange::Said { text: text.map(str::to_owned), count };
+    world.session.apply(&said(Some("hello"), 1), EventMoment::default());
+    world.session.apply(&said(None, 2), EventMoment::default());
     world.session.set_usage(Some(5), Some(0.5));
     let line = world.session.summary(false);
     assert_eq!((line.title.as_deref(), line.branch.as_deref()), (Some("Docs"), Some("main")));
     assert_eq!((line.provider.as_deref(), line.model.as_deref()), (Some("p"), Some("m")));
     assert_eq!((line.last_text.as_deref(), line.message_count), (Some("hello"), 2));
     assert_eq!((line.tokens, line.cost_usd), (Some(5), Some(0.5)));
-    world.session.apply(&said(Some(""), 0), Moment::default());
+    world.session.apply(&said(Some(""), 0), EventMoment::default());
     world.record("session.branch_changed", json!({}));
     let line = world.session.summary(false);
     assert_eq!((line.last_text, line.branch), (None, None));
@@ -104,7 +111,7 @@ fn questions_are_kept_and_counted() {
     world.record("run.input", json!({"input_id":"q1","actor":"web"}));
     world.record("tool.result", json!({"request_id":"q2","tool":"bash"}));
     assert_eq!(world.session.question_count(), 66, "who asked does not record decisions");
-    assert_eq!(world.record("run.input", json!({"input_id":"q1"}))[0].news, News::None);
+    assert_eq!(world.record("run.input", json!({"input_id":"q1"}))[0].news, ListUrgency::None);
     world.record("session.closed", json!({}));
     assert_eq!(world.session.question_count(), 0);
 }
@@ -121,9 +128,11 @@ fn a_question_of_a_later_version_is_shown_by_its_title() {
 
 #[test]
 fn what_is_stored_of_a_status_is_what_is_shown_of_it() {
-    let (created, idle) =
-        (Change::Created { harness: "pi".to_owned(), cwd: None }, Change::Idle { reason: None });
-    let failed = Change::Failed { error: "no\nkey".to_owned() };
+    let (created, idle) = (
+        ProjectionChange::Created { harness: "pi".to_owned(), cwd: None },
+        ProjectionChange::Idle { reason: None },
+    );
+    let failed = ProjectionChange::Failed { error: "no\nkey".to_owned() };
     let mut stored = SessionStatus::Starting;
     let mut shown = Projection::default();
     for (seq, change, expected) in [
@@ -132,10 +141,10 @@ fn what_is_stored_of_a_status_is_what_is_shown_of_it() {
         (3, &idle, SessionStatus::Failed),
         (4, &created, SessionStatus::Idle),
         (5, &idle, SessionStatus::Idle),
-        (6, &Change::Closed, SessionStatus::Closed),
+        (6, &ProjectionChange::Closed, SessionStatus::Closed),
     ] {
         stored = LinePatch::of(change).status_after(stored);
-        shown.apply(change, Moment { seq: Some(seq), ..Moment::default() });
+        shown.apply(change, EventMoment { seq: Some(seq), ..EventMoment::default() });
         assert_eq!((stored, shown.status()), (expected, expected), "{seq}");
     }
     assert_eq!(LinePatch::of(&failed).error.as_deref(), Some("no key"));
@@ -220,11 +229,14 @@ fn the_past_of_a_run_is_learned_from_its_log() {
 #[test]
 fn why_a_turn_ended_is_read_once_for_all() {
     let idle = |body: Value| read("agent.idle", Some(2), &body.to_string());
-    assert_eq!(idle(json!({"reason":"aborted"})), [Change::Idle { reason: Some(StopReason::Aborted) }]);
-    assert_eq!(idle(json!({"reason":"of a later version"})), [Change::Idle { reason: None }]);
+    assert_eq!(
+        idle(json!({"reason":"aborted"})),
+        [ProjectionChange::Idle { reason: Some(StopReason::Aborted) }]
+    );
+    assert_eq!(idle(json!({"reason":"of a later version"})), [ProjectionChange::Idle { reason: None }]);
     assert!(read("stream.text_delta", None, "nonsense").is_empty());
     assert!(read("agent.input_needed", Some(2), "{}").is_empty());
     assert!(read("run.output", Some(2), "{}").is_empty());
     let foreign = read("run.output", Some(1), r#"{"cwd":"/w"}"#);
-    assert!(matches!(&foreign[..], [Change::Created { cwd: Some(cwd), .. }] if cwd == "/w"));
+    assert!(matches!(&foreign[..], [ProjectionChange::Created { cwd: Some(cwd), .. }] if cwd == "/w"));
 }

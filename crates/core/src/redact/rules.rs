@@ -69,15 +69,15 @@ const NO_SECRETS: [&str; 12] =
 /// then one look is enough.
 const HINTS: &str = r"(?i)sk-|[sr]k_|whsec_|gh[pousr]_|github_pat_|glpat-|akia|asia|xox|xapp-|hooks\.slack|aiza|ya29|eyj|npm_|pypi-|hf_|dop_v1_|sg\.|:aa|age-secret|authorization|bearer|cookie|://|pass|secret|token|key|credential|mysql|mariadb|curl";
 
-struct Rules {
+struct RedactionRules {
     hints: Option<Regex>,
     all: Vec<Regex>,
     name: Option<Regex>,
     asked: Option<Regex>,
 }
 
-fn rules() -> &'static Rules {
-    static RULES: OnceLock<Rules> = OnceLock::new();
+fn rules() -> &'static RedactionRules {
+    static RULES: OnceLock<RedactionRules> = OnceLock::new();
     RULES.get_or_init(|| {
         // Quoted values may hold anything; bare ones end with the word.
         let assignments = [
@@ -90,7 +90,7 @@ fn rules() -> &'static Rules {
         let all = patterns.filter_map(|pattern| Regex::new(pattern).ok()).collect();
         let name = Regex::new(&format!(r"(?i)^(?:{NAME}|authorization|cookie|set-cookie)$")).ok();
         let asked = Regex::new(&format!("(?i){ASKED}")).ok();
-        Rules { hints: Regex::new(HINTS).ok(), all, name, asked }
+        RedactionRules { hints: Regex::new(HINTS).ok(), all, name, asked }
     })
 }
 

@@ -21,12 +21,12 @@ const SHORT_SIGHTINGS_MAX: u32 = 2;
 /// Takes secrets that were typed out of what the terminal shows: the same number of `*` instead.
 #[derive(Default)]
 pub struct Scrubber {
-    secrets: Vec<Expected>,
+    secrets: Vec<ExpectedEcho>,
     /// The end of the last piece, which may be the beginning of a secret.
     held: String,
 }
 
-struct Expected {
+struct ExpectedEcho {
     text: String,
     until: i64,
     /// How often it may still be hidden; without a limit where it is long.
@@ -53,7 +53,7 @@ impl Scrubber {
                 self.secrets.remove(0);
             }
             let sightings_left = (count < LONG_CHARACTERS_MIN).then_some(SHORT_SIGHTINGS_MAX);
-            self.secrets.push(Expected { text: text.to_owned(), until: now + ECHO_MS, sightings_left });
+            self.secrets.push(ExpectedEcho { text: text.to_owned(), until: now + ECHO_MS, sightings_left });
         }
     }
 
@@ -83,7 +83,7 @@ impl Scrubber {
     }
 }
 
-impl Expected {
+impl ExpectedEcho {
     fn hide(&mut self, text: String) -> String {
         if self.sightings_left == Some(0) {
             return text;

@@ -8,7 +8,7 @@ use qd_wire::{InputRequest, JsonObject};
 use serde_json::Value;
 
 use super::OpenQuestion;
-use crate::agent::Answer;
+use crate::agent::QuestionAnswer;
 use crate::redact::{REDACTED, asks_for_secret, redact, redact_value, secrets};
 
 /// As long as a message of the pi-server protocol may be: a person types both.
@@ -20,20 +20,20 @@ const SECRET_BYTES_MAX: usize = 8 * 1024;
 /// What the record says was answered; nothing where the question asks for a secret or where nobody answered.
 pub(super) fn kept(
     question: &OpenQuestion,
-    answer: &Answer,
+    answer: &QuestionAnswer,
     response: &InputResponseParams,
 ) -> Option<String> {
     if question.is_secret || asks_for_secret_text(&question.request) {
         return None;
     }
     match answer {
-        Answer::Value(text) => Some(clean(text)),
+        QuestionAnswer::Value(text) => Some(clean(text)),
         // The decision is a field of its own; what a person can add to it is the reason.
-        Answer::Confirmed(_) if matches!(question.request, InputRequest::Permission { .. }) => {
+        QuestionAnswer::Confirmed(_) if matches!(question.request, InputRequest::Permission { .. }) => {
             response.reason.as_deref().filter(|reason| !reason.is_empty()).map(clean)
         }
-        Answer::Confirmed(confirmed) => Some(yes_or_no(*confirmed).to_owned()),
-        Answer::Responses(responses) => match &question.request {
+        QuestionAnswer::Confirmed(confirmed) => Some(yes_or_no(*confirmed).to_owned()),
+        QuestionAnswer::Responses(responses) => match &question.request {
             InputRequest::Interview { title, questions, .. } => {
                 Some(clean(&form(asks_for_secret(title), questions, responses)))
             }
@@ -43,7 +43,7 @@ pub(super) fn kept(
             | InputRequest::Editor { .. }
             | InputRequest::Permission { .. } => None,
         },
-        Answer::TimedOut | Answer::Cancelled => None,
+        QuestionAnswer::TimedOut | QuestionAnswer::Cancelled => None,
     }
 }
 

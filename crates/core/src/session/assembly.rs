@@ -5,21 +5,21 @@ use qd_wire::message::{KnownPart, Message, Part, Role, StopReason, ToolStatus};
 use serde_json::Value;
 
 use crate::agent::MessageHead;
-use crate::outbox::count_characters;
+use crate::event_writer::count_characters;
 
 /// Blocks one message may have; an agent that exceeds it streams into the last one.
 const BLOCKS_MAX: usize = 4096;
 
 /// A message that has started and not ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Assembly {
+pub struct MessageAssembly {
     pub message_id: String,
     pub head: MessageHead,
-    blocks: Vec<Block>,
+    blocks: Vec<AssembledBlock>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Block {
+struct AssembledBlock {
     content_index: u32,
     kind: PartialKind,
     text: String,
@@ -29,9 +29,9 @@ struct Block {
     input: Option<Value>,
 }
 
-impl Assembly {
+impl MessageAssembly {
     pub fn new(message_id: String, head: MessageHead) -> Self {
-        Assembly { message_id, head, blocks: Vec::new() }
+        MessageAssembly { message_id, head, blocks: Vec::new() }
     }
 
     /// Appends a delta and says how many characters the block had before it.
@@ -98,13 +98,13 @@ impl Assembly {
         }
     }
 
-    fn block(&mut self, content_index: u32, kind: PartialKind) -> &mut Block {
+    fn block(&mut self, content_index: u32, kind: PartialKind) -> &mut AssembledBlock {
         // The block that streams is nearly always the last one.
         let found = self.blocks.iter().rposition(|block| block.content_index == content_index);
         let position = match found {
             Some(position) => position,
             None if self.blocks.len() < BLOCKS_MAX => {
-                self.blocks.push(Block {
+                self.blocks.push(AssembledBlock {
                     content_index,
                     kind,
                     text: String::new(),
@@ -121,7 +121,7 @@ impl Assembly {
     }
 }
 
-impl Block {
+impl AssembledBlock {
     fn into_part(self, position: usize) -> Part {
         let id = format!("p{position}");
         Part::Known(match self.kind {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn offsets_count_characters_not_bytes() {
         let head = MessageHead { role: Role::Assistant, created_at: 1, tool_call_id: None };
-        let mut assembly = Assembly::new("a1".into(), head);
+        let mut assembly = MessageAssembly::new("a1".into(), head);
         assert_eq!(assembly.push(0, PartialKind::Text, "äö"), 0);
         assert_eq!(assembly.push(0, PartialKind::Text, "🙂x"), 2);
         assert_eq!(assembly.push(0, PartialKind::Text, ""), 4);

@@ -5,7 +5,7 @@ use qd_wire::data::{AttachData, Partial, Resume};
 use qd_wire::event::Event;
 
 use super::Session;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// Stores number records with 40 bits; half of them are left for what comes after.
 const SKIP_TO_MAX: u64 = 1 << 39;
@@ -31,7 +31,7 @@ impl Session {
     }
 
     /// Tells everybody how the session stands, after live events were lost on the way.
-    pub fn resync(&mut self, now: i64, out: &mut Outbox) {
+    pub fn resync(&mut self, now: i64, out: &mut EventWriter) {
         let mut attach = self.attach(None);
         attach.resume = Resume::Gap;
         attach.replay_until = Some(attach.seq);
@@ -51,7 +51,7 @@ impl Session {
             return None;
         }
         Some(Partial {
-            message: self.assembly.as_ref().map(super::Assembly::snapshot),
+            message: self.assembly.as_ref().map(super::MessageAssembly::snapshot),
             tools: self.tools.clone(),
         })
     }

@@ -7,12 +7,12 @@ use qd_wire::event::Event;
 use qd_wire::message::{Message, Role, Sender, SenderKind};
 use serde_json::Value;
 
-use super::accepted::is_queued;
-use super::watch::ConversationChange;
-use super::{ExpectedPrompt, IndexChange, KeptInput, Session};
+use super::accepted_prompts::is_queued;
+use super::event_form::ConversationChange;
+use super::{ExpectedPrompt, MessageIndexChange, Session, UndeliveredInput};
 use crate::agent::NativeMessage;
+use crate::event_writer::EventWriter;
 use crate::ids::MessageIds;
-use crate::outbox::Outbox;
 
 impl Session {
     /// The agent moved to another conversation; `messages` is all of it.
@@ -22,7 +22,7 @@ impl Session {
         native_session_id: String,
         native_session_file: Option<String>,
         messages: Vec<NativeMessage>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         self.memory.native_session_id = Some(native_session_id.clone());
         self.memory.native_session_file.clone_from(&native_session_file);
@@ -30,14 +30,15 @@ impl Session {
         self.emit(now, &Event::SessionNativeChanged { native_session_id, native_session_file }, out);
         self.ids = MessageIds::default();
         self.memory.next_idx = 0;
-        self.index_changes.push(IndexChange::Clear);
+        self.index_changes.push(MessageIndexChange::Clear);
         let mut list = Vec::with_capacity(messages.len());
         for native in messages {
             let id = self.ids.mint(native.head.role, native.head.created_at);
             let mut message = Self::canonical(id, native);
             message.idx = self.memory.next_idx;
             self.memory.next_idx += 1;
-            self.index_changes.push(IndexChange::Add { idx: message.idx, message_id: message.id.clone() });
+            self.index_changes
+                .push(MessageIndexChange::Add { idx: message.idx, message_id: message.id.clone() });
             list.push(message);
         }
         self.emit(now, &Event::Messages { messages: list }, out);
@@ -51,7 +52,7 @@ impl Session {
         now: i64,
         conversation: Vec<NativeMessage>,
         known: &HashSet<String>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) -> usize {
         // An agent that keeps no file goes on where it was: its next message may be of the same millisecond.
         if !conversation.is_empty() {
@@ -79,7 +80,7 @@ impl Session {
     }
 
     /// Messages that came into the conversation without an event. One that streams now is not disturbed.
-    pub fn add_messages(&mut self, now: i64, messages: Vec<NativeMessage>, out: &mut Outbox) {
+    pub fn add_messages(&mut self, now: i64, messages: Vec<NativeMessage>, out: &mut EventWriter) {
         if messages.is_empty() {
             return;
         }
@@ -162,7 +163,7 @@ impl Session {
     }
 
     /// A message of the agent's own file: what an earlier look at the agent has not shown may be in it.
-    fn recognise_read(&mut self, now: i64, message: &mut Message, out: &mut Outbox) {
+    fn recognise_read(&mut self, now: i64, message: &mut Message, out: &mut EventWriter) {
         let text = message.flattened_text();
         match self.input_was_read(now, &text, out) {
             Some(input) => {
@@ -183,7 +184,7 @@ impl Session {
 
     /// The agent had begun to read what it then gave back: it is not to get it again.
     fn recognise_requeued(&mut self, text: &str, message: &mut Message) -> bool {
-        let is_it = |kept: &KeptInput| kept.is_requeued && kept.text == text;
+        let is_it = |kept: &UndeliveredInput| kept.is_requeued && kept.text == text;
         let Some(position) = self.memory.kept.iter().position(is_it) else { return false };
         let kept = self.memory.kept.remove(position);
         self.is_queue_untold = true;

@@ -8,7 +8,7 @@ use qd_wire::run::{PermissionDetails, PermissionSource};
 use qd_wire::{CodedError, ErrorCode, InputRequest};
 
 use super::{OpenQuestion, Session, StoredQuestion};
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// Calls that wait at the gate of one session at once; more are refused, so that an agent's own questions have room.
 const GATE_QUESTIONS_MAX: usize = 64;
@@ -47,7 +47,12 @@ impl From<GateError> for CodedError {
 
 impl Session {
     /// Asks whether a call may be done. It must be a permission whose details say that a gate asks.
-    pub fn ask_gate(&mut self, now: i64, request: InputRequest, out: &mut Outbox) -> Result<(), GateError> {
+    pub fn ask_gate(
+        &mut self,
+        now: i64,
+        request: InputRequest,
+        out: &mut EventWriter,
+    ) -> Result<(), GateError> {
         let Some(details) = gate_details(&request) else {
             return Err(GateError::NoDetails);
         };
@@ -86,14 +91,14 @@ impl Session {
     }
 
     /// Whoever asked does not wait any more. Returns whether the question was open.
-    pub fn withdraw_question(&mut self, now: i64, request_id: &str, out: &mut Outbox) -> bool {
+    pub fn withdraw_question(&mut self, now: i64, request_id: &str, out: &mut EventWriter) -> bool {
         let is_open = self.questions.iter().any(|question| question.request.request_id() == request_id);
         if is_open {
             self.settle_question(
                 now,
                 request_id,
                 InputOutcome::Withdrawn,
-                super::questions::By::default(),
+                super::questions::SettledBy::default(),
                 out,
             );
         }

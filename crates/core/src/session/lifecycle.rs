@@ -10,7 +10,7 @@ use super::queue_edit::HeldImages;
 use super::turn::agent_error;
 use super::{Session, StoredQuestion};
 use crate::agent::NativeMessage;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// The status text of supervision.
 const HEALTH_STATUS: &str = "qd.health";
@@ -32,14 +32,14 @@ pub struct AgentFacts {
 
 /// An agent that has come up.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct AgentUp {
+pub struct ReadyAgent {
     pub facts: AgentFacts,
     pub conversation: Vec<NativeMessage>,
 }
 
 /// Why there is no agent process any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gone {
+pub enum AgentEnd {
     /// A person closed the session.
     Closed { reason: String },
     /// We stopped it (restart, shutdown); the next prompt starts it again.
@@ -52,7 +52,7 @@ pub enum Gone {
 
 impl Session {
     /// A process is being started.
-    pub fn starting(&mut self, now: i64, out: &mut Outbox) {
+    pub fn starting(&mut self, now: i64, out: &mut EventWriter) {
         self.set_phase(now, AgentPhase::Initializing, None, out);
         self.status = SessionStatus::Starting;
         self.error = None;
@@ -60,7 +60,14 @@ impl Session {
 
     /// The agent is up and waits for input. `conversation` is all the agent has of it; messages in `known` are
     /// ours already.
-    pub fn ready(&mut self, now: i64, resumed: bool, up: AgentUp, known: &HashSet<String>, out: &mut Outbox) {
+    pub fn ready(
+        &mut self,
+        now: i64,
+        resumed: bool,
+        up: ReadyAgent,
+        known: &HashSet<String>,
+        out: &mut EventWriter,
+    ) {
         let event = Event::SessionCreated {
             resumed,
             harness: self.identity.harness.clone(),
@@ -75,7 +82,7 @@ impl Session {
     }
 
     /// Notices what changed without an event: model, thinking level, name, conversation file.
-    pub fn learn(&mut self, now: i64, facts: AgentFacts, out: &mut Outbox) {
+    pub fn learn(&mut self, now: i64, facts: AgentFacts, out: &mut EventWriter) {
         if let Some(model) = facts.model {
             self.model_changed(now, model, out);
         }
@@ -113,7 +120,7 @@ impl Session {
     }
 
     /// The process is gone: everything open is closed, and everybody is told how.
-    pub fn gone(&mut self, now: i64, gone: Gone, out: &mut Outbox) {
+    pub fn gone(&mut self, now: i64, gone: AgentEnd, out: &mut EventWriter) {
         let was_busy = self.turn.is_some() || self.status == SessionStatus::Working;
         if self.turn.is_some() || !self.memory.accepted.is_empty() {
             self.show_cut_off(now, out);
@@ -137,7 +144,7 @@ impl Session {
         self.expected_prompts.clear();
         self.images = HeldImages::default();
         match gone {
-            Gone::Closed { reason } => {
+            AgentEnd::Closed { reason } => {
                 self.lose_kept(now, out);
                 if was_busy {
                     self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
@@ -145,20 +152,20 @@ impl Session {
                 self.status = SessionStatus::Closed;
                 self.emit(now, &Event::SessionClosed { reason: Some(reason) }, out);
             }
-            Gone::Stopped => {
+            AgentEnd::Stopped => {
                 if was_busy {
                     self.emit_idle(now, Some(qd_wire::StopReason::Aborted), out);
                 }
                 self.status = SessionStatus::Dormant;
             }
-            Gone::Hung { error } => {
+            AgentEnd::Hung { error } => {
                 self.status = SessionStatus::Dormant;
                 self.emit(now, &agent_error(ErrorCode::AgentHung, error, true), out);
                 if was_busy {
                     self.emit_idle(now, Some(qd_wire::StopReason::Error), out);
                 }
             }
-            Gone::Died { error } => {
+            AgentEnd::Died { error } => {
                 self.status = SessionStatus::Failed;
                 self.error = Some(error.clone());
                 self.emit(now, &agent_error(ErrorCode::AgentGone, error, false), out);
@@ -174,7 +181,7 @@ impl Session {
         now: i64,
         was_working: bool,
         open_questions: Vec<StoredQuestion>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         for StoredQuestion { request, asked_seq } in open_questions {
             let event = Event::AgentInputResolved {
@@ -202,7 +209,7 @@ impl Session {
     }
 
     /// A command was cut off, so nobody can know whether it took effect; a person must.
-    pub fn cut_off(&mut self, now: i64, cmd: &str, beginning: &str, out: &mut Outbox) {
+    pub fn cut_off(&mut self, now: i64, cmd: &str, beginning: &str, out: &mut EventWriter) {
         let what = if beginning.is_empty() { format!("'{cmd}'") } else { format!("'{cmd}' ({beginning})") };
         let message = format!(
             "{what} was cut off: it may or may not have run. Look at the session, and send it again if it is missing."
@@ -211,19 +218,19 @@ impl Session {
     }
 
     /// Something a person should know of this session; kept in its history.
-    pub fn notify(&mut self, now: i64, level: NotifyLevel, message: String, out: &mut Outbox) {
+    pub fn notify(&mut self, now: i64, level: NotifyLevel, message: String, out: &mut EventWriter) {
         self.emit(now, &Event::Notify { level, message }, out);
     }
 
     /// What supervision has to say, under its own key.
-    pub fn health_text(&mut self, now: i64, text: Option<String>, out: &mut Outbox) {
+    pub fn health_text(&mut self, now: i64, text: Option<String>, out: &mut EventWriter) {
         self.status_text(now, HEALTH_STATUS.to_owned(), text, out);
     }
 }
 
 impl Session {
     /// Figures of the agent's process; live, never stored.
-    pub fn heartbeat(&mut self, now: i64, process: qd_wire::data::ProcessStats, out: &mut Outbox) {
+    pub fn heartbeat(&mut self, now: i64, process: qd_wire::data::ProcessStats, out: &mut EventWriter) {
         self.emit(now, &Event::SessionHeartbeat { process }, out);
     }
 }

@@ -9,8 +9,8 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 use super::{Session, answer_text, gate, interview};
-use crate::agent::Answer;
-use crate::outbox::Outbox;
+use crate::agent::QuestionAnswer;
+use crate::event_writer::EventWriter;
 
 /// Questions open at once; more are refused, because nobody would find them.
 const QUESTIONS_MAX: usize = 256;
@@ -53,9 +53,9 @@ impl From<&OpenQuestion> for StoredQuestion {
 
 /// An answer that settled its question.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+pub struct SettledAnswer {
     /// For the agent, where it asked.
-    pub answer: Answer,
+    pub answer: QuestionAnswer,
     /// Of a permission. A gate lets through what is an approval, and nothing else.
     pub decision: Option<Decision>,
     /// Of a gate and of a screen; their `source` says which.
@@ -64,7 +64,7 @@ pub struct Answered {
     pub reason: Option<String>,
 }
 
-impl Answered {
+impl SettledAnswer {
     /// Who had asked.
     pub fn source(&self) -> PermissionSource {
         self.details.as_ref().map_or(PermissionSource::Agent, |details| details.source)
@@ -76,18 +76,18 @@ impl Answered {
         let details = self.details.as_ref().filter(|details| details.source == PermissionSource::Screen)?;
         let choice = |label: &String| details.choices.iter().find(|choice| choice.label == *label);
         match &self.answer {
-            Answer::Confirmed(true) => details.approve_text.clone(),
-            Answer::Confirmed(false) => details.deny_text.clone(),
-            Answer::Value(value) if details.choices.is_empty() => Some(format!("{value}\r")),
-            Answer::Value(value) => choice(value).map(|choice| choice.text.clone()),
-            Answer::Responses(_) | Answer::Cancelled | Answer::TimedOut => None,
+            QuestionAnswer::Confirmed(true) => details.approve_text.clone(),
+            QuestionAnswer::Confirmed(false) => details.deny_text.clone(),
+            QuestionAnswer::Value(value) if details.choices.is_empty() => Some(format!("{value}\r")),
+            QuestionAnswer::Value(value) => choice(value).map(|choice| choice.text.clone()),
+            QuestionAnswer::Responses(_) | QuestionAnswer::Cancelled | QuestionAnswer::TimedOut => None,
         }
     }
 }
 
 /// Who settled a question, and how; all of it is for the record.
 #[derive(Debug, Clone, Default)]
-pub(super) struct By<'a> {
+pub(super) struct SettledBy<'a> {
     pub(super) user_id: Option<&'a str>,
     pub(super) decision: Option<Decision>,
     pub(super) actor: Option<&'a str>,
@@ -132,11 +132,15 @@ impl Session {
     }
 
     /// What this answer says to whoever asked, if it is one to an open question. Nothing is settled yet.
-    pub fn answered_by(&self, now: i64, response: &InputResponseParams) -> Result<Answered, AnswerError> {
+    pub fn answered_by(
+        &self,
+        now: i64,
+        response: &InputResponseParams,
+    ) -> Result<SettledAnswer, AnswerError> {
         let question = self.find_question(now, &response.request_id)?;
         let (answer, decision) = check_answer(question, response)?;
         let (details, reason) = (question.details.clone(), response.reason.clone());
-        Ok(Answered { answer, decision, details, reason })
+        Ok(SettledAnswer { answer, decision, details, reason })
     }
 
     /// Checks an answer and settles its question. What is returned is for whoever asked.
@@ -145,8 +149,8 @@ impl Session {
         now: i64,
         response: &InputResponseParams,
         user_id: Option<&str>,
-        out: &mut Outbox,
-    ) -> Result<Answered, AnswerError> {
+        out: &mut EventWriter,
+    ) -> Result<SettledAnswer, AnswerError> {
         let answered = self.answered_by(now, response)?;
         let id = &response.request_id;
         let kept_answer = answer_text::kept(self.find_question(now, id)?, &answered.answer, response);
@@ -156,12 +160,14 @@ impl Session {
             self.allow(op_tool);
         }
         let outcome = match answered.answer {
-            Answer::Cancelled => InputOutcome::Cancelled,
-            Answer::TimedOut => InputOutcome::TimedOut,
-            Answer::Value(_) | Answer::Confirmed(_) | Answer::Responses(_) => InputOutcome::Answered,
+            QuestionAnswer::Cancelled => InputOutcome::Cancelled,
+            QuestionAnswer::TimedOut => InputOutcome::TimedOut,
+            QuestionAnswer::Value(_) | QuestionAnswer::Confirmed(_) | QuestionAnswer::Responses(_) => {
+                InputOutcome::Answered
+            }
         };
         let actor = response.actor.as_deref();
-        let by = By { user_id, decision: answered.decision, actor, answer: kept_answer };
+        let by = SettledBy { user_id, decision: answered.decision, actor, answer: kept_answer };
         self.settle_question(now, id, outcome, by, out);
         Ok(answered)
     }
@@ -212,19 +218,21 @@ impl Session {
 
     /// Settles questions whose time is over. Returns what the agent must be told of them; of the others it has given
     /// up by itself by now. Calls at the gate are kept for [`Session::take_timed_out_gates`].
-    pub fn expire_questions(&mut self, now: i64, out: &mut Outbox) -> Vec<(String, Answer)> {
+    pub fn expire_questions(&mut self, now: i64, out: &mut EventWriter) -> Vec<(String, QuestionAnswer)> {
         let is_over = |question: &OpenQuestion| question.deadline.is_some_and(|at| at <= now);
         let expired: Vec<OpenQuestion> =
             self.questions.iter().filter(|question| is_over(question)).cloned().collect();
         let mut told = Vec::new();
         for OpenQuestion { request, source, details, .. } in expired {
             let id = request.request_id().to_owned();
-            self.settle_question(now, &id, InputOutcome::TimedOut, By::default(), out);
+            self.settle_question(now, &id, InputOutcome::TimedOut, SettledBy::default(), out);
             let answer = match request {
                 _ if source != PermissionSource::Agent => None,
-                _ if self.question_timeout_ms.is_some() => Some(Answer::TimedOut),
+                _ if self.question_timeout_ms.is_some() => Some(QuestionAnswer::TimedOut),
                 // Agents have no timers for these: they would stay open on the other side.
-                InputRequest::Editor { .. } | InputRequest::Interview { .. } => Some(Answer::Cancelled),
+                InputRequest::Editor { .. } | InputRequest::Interview { .. } => {
+                    Some(QuestionAnswer::Cancelled)
+                }
                 InputRequest::Select { .. }
                 | InputRequest::Confirm { .. }
                 | InputRequest::Input { .. }
@@ -250,14 +258,14 @@ impl Session {
 
     /// Settles every question that the agent or the screen asked: nobody will hear an answer any more. Calls at the
     /// gate wait on.
-    pub fn withdraw_questions(&mut self, now: i64, out: &mut Outbox) {
+    pub fn withdraw_questions(&mut self, now: i64, out: &mut EventWriter) {
         self.withdraw_from(now, PermissionSource::Agent, out);
         self.withdraw_from(now, PermissionSource::Screen, out);
     }
 
-    pub(super) fn withdraw_from(&mut self, now: i64, source: PermissionSource, out: &mut Outbox) {
+    pub(super) fn withdraw_from(&mut self, now: i64, source: PermissionSource, out: &mut EventWriter) {
         for id in self.ids_from(|asker| asker == source) {
-            self.settle_question(now, &id, InputOutcome::Withdrawn, By::default(), out);
+            self.settle_question(now, &id, InputOutcome::Withdrawn, SettledBy::default(), out);
         }
     }
 
@@ -267,7 +275,7 @@ impl Session {
     }
 
     /// A question of the agent.
-    pub(super) fn ask(&mut self, now: i64, mut request: InputRequest, out: &mut Outbox) {
+    pub(super) fn ask(&mut self, now: i64, mut request: InputRequest, out: &mut EventWriter) {
         if self.is_open_question(request.request_id()) {
             return;
         }
@@ -303,7 +311,7 @@ impl Session {
         request: InputRequest,
         details: PermissionDetails,
         is_secret: bool,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         let (source, details) = (PermissionSource::Screen, Some(details));
         self.open_question(
@@ -321,7 +329,7 @@ impl Session {
         );
     }
 
-    pub(super) fn open_question(&mut self, now: i64, mut question: OpenQuestion, out: &mut Outbox) {
+    pub(super) fn open_question(&mut self, now: i64, mut question: OpenQuestion, out: &mut EventWriter) {
         self.show_question(now, &question.request, out);
         let request = question.request.clone();
         self.emit(now, &Event::AgentInputNeeded { request }, out);
@@ -350,8 +358,8 @@ impl Session {
         now: i64,
         id: &str,
         outcome: InputOutcome,
-        by: By<'_>,
-        out: &mut Outbox,
+        by: SettledBy<'_>,
+        out: &mut EventWriter,
     ) {
         let is_on_screen =
             |open: &OpenQuestion| open.source == PermissionSource::Screen && open.request.request_id() == id;
@@ -395,12 +403,12 @@ fn show_timeout(request: &mut InputRequest, effective: Option<u64>) {
 fn check_answer(
     question: &OpenQuestion,
     response: &InputResponseParams,
-) -> Result<(Answer, Option<Decision>), AnswerError> {
+) -> Result<(QuestionAnswer, Option<Decision>), AnswerError> {
     let is_permission = matches!(question.request, InputRequest::Permission { .. });
     if response.cancelled == Some(true) {
         // Who asks at a gate must know: what was not approved is denied.
         let decision = (question.source == PermissionSource::Gate).then_some(Decision::Deny);
-        return Ok((Answer::Cancelled, decision));
+        return Ok((QuestionAnswer::Cancelled, decision));
     }
     if question.source == PermissionSource::Screen
         && response.value.as_ref().is_some_and(|value| value.contains(char::is_control))
@@ -422,7 +430,7 @@ fn check_answer(
 fn check_permission(
     question: &OpenQuestion,
     response: &InputResponseParams,
-) -> Result<(Answer, Option<Decision>), AnswerError> {
+) -> Result<(QuestionAnswer, Option<Decision>), AnswerError> {
     let choices = question.details.as_ref().map_or(&[][..], |details| &details.choices);
     let decision = match (response.decision, &response.value, response.confirmed) {
         (Some(Decision::ApproveForSession), _, _) if question.source != PermissionSource::Gate => {
@@ -430,7 +438,7 @@ fn check_permission(
         }
         (Some(decision), _, _) => decision,
         (None, Some(value), _) if choices.iter().any(|choice| choice.label == *value) => {
-            return Ok((Answer::Value(value.clone()), None));
+            return Ok((QuestionAnswer::Value(value.clone()), None));
         }
         (None, _, Some(true)) => Decision::Approve,
         (None, _, Some(false)) => Decision::Deny,
@@ -440,14 +448,17 @@ fn check_permission(
             return Err(AnswerError::Invalid(reason.to_owned()));
         }
     };
-    Ok((Answer::Confirmed(decision.is_approval()), Some(decision)))
+    Ok((QuestionAnswer::Confirmed(decision.is_approval()), Some(decision)))
 }
 
-fn check_value(question: &OpenQuestion, response: &InputResponseParams) -> Result<Answer, AnswerError> {
+fn check_value(
+    question: &OpenQuestion,
+    response: &InputResponseParams,
+) -> Result<QuestionAnswer, AnswerError> {
     let invalid = |reason: &str| Err(AnswerError::Invalid(reason.to_owned()));
     match &question.request {
         InputRequest::Select { options, .. } => match &response.value {
-            Some(value) if options.contains(value) => Ok(Answer::Value(value.clone())),
+            Some(value) if options.contains(value) => Ok(QuestionAnswer::Value(value.clone())),
             Some(value) => Err(AnswerError::Invalid(format!(
                 "'{value}' is not one of the options: {}",
                 options.join(", ")
@@ -455,16 +466,16 @@ fn check_value(question: &OpenQuestion, response: &InputResponseParams) -> Resul
             None => invalid("This question needs 'value': one of its options (or cancelled: true)"),
         },
         InputRequest::Confirm { .. } | InputRequest::Permission { .. } => match response.confirmed {
-            Some(confirmed) => Ok(Answer::Confirmed(confirmed)),
+            Some(confirmed) => Ok(QuestionAnswer::Confirmed(confirmed)),
             None => invalid("This question needs 'confirmed': true or false (or cancelled: true)"),
         },
         InputRequest::Input { .. } | InputRequest::Editor { .. } => match &response.value {
-            Some(value) => Ok(Answer::Value(value.clone())),
+            Some(value) => Ok(QuestionAnswer::Value(value.clone())),
             None => invalid("This question needs 'value': a text (or cancelled: true)"),
         },
         InputRequest::Interview { questions, .. } => match &response.responses {
             Some(responses) => match interview::check(questions, responses) {
-                Ok(()) => Ok(Answer::Responses(responses.clone())),
+                Ok(()) => Ok(QuestionAnswer::Responses(responses.clone())),
                 Err(error) => Err(error),
             },
             None => invalid("This question needs 'responses': the answers by id (or cancelled: true)"),

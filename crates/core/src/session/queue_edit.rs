@@ -9,11 +9,11 @@ use std::sync::Arc;
 use qd_wire::Message;
 use qd_wire::data::{QueueSetData, QueueState};
 
-use super::accepted::is_queued;
-use super::moving::{remove_one, texts_of};
-use super::{KeptInput, Memory, Session};
+use super::accepted_prompts::is_queued;
+use super::conversation_move::{remove_one, texts_of};
+use super::{Session, SessionMemory, UndeliveredInput};
 use crate::agent::Image;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// Bytes of images that are held, and stored, for prompts the agent has not read; more are refused until it has.
 const IMAGE_BYTES_MAX: usize = 32 << 20;
@@ -49,7 +49,7 @@ impl HeldImages {
 
 /// The agent is asked to give back its queue.
 #[derive(Debug, Default)]
-pub(super) struct Emptying {
+pub(super) struct QueueRecall {
     /// What it said of it last.
     pub(super) last: Option<QueueState>,
 }
@@ -140,10 +140,10 @@ pub struct QueueEdit {
 }
 
 /// One message of the queue that is to be.
-struct Wanted {
+struct WantedQueue {
     text: String,
     is_steering: bool,
-    found: Option<KeptInput>,
+    found: Option<UndeliveredInput>,
     is_taken: bool,
 }
 
@@ -167,7 +167,7 @@ impl Session {
     /// The images of everything that was accepted and that the conversation does not show, by the names under which they
     /// are stored.
     pub fn unshown_images(&self) -> BTreeMap<&str, &Arc<Vec<Image>>> {
-        let Memory { queue, kept, delivering, accepted, .. } = &self.memory;
+        let SessionMemory { queue, kept, delivering, accepted, .. } = &self.memory;
         let inputs = kept.iter().chain(delivering).chain(accepted.iter().map(|accepted| &accepted.input));
         let own = inputs.filter_map(|input| Some((input.images_key.as_deref()?, input.images.as_ref()?)));
         let queued = self.images.by_token.iter().filter(|(token, _)| {
@@ -179,14 +179,14 @@ impl Session {
 
     /// The names under which images of inputs are stored, after a restart.
     pub fn missing_images(&self) -> BTreeSet<String> {
-        let Memory { kept, delivering, accepted, .. } = &self.memory;
+        let SessionMemory { kept, delivering, accepted, .. } = &self.memory;
         let inputs = kept.iter().chain(delivering).chain(accepted.iter().map(|accepted| &accepted.input));
         inputs.filter(|input| input.images.is_none()).filter_map(|input| input.images_key.clone()).collect()
     }
 
     /// Gives inputs of before a restart their images back.
     pub fn restore_images(&mut self, stored: &BTreeMap<String, Arc<Vec<Image>>>) {
-        let Memory { kept, delivering, accepted, .. } = &mut self.memory;
+        let SessionMemory { kept, delivering, accepted, .. } = &mut self.memory;
         let accepted = accepted.iter_mut().map(|accepted| &mut accepted.input);
         for input in kept.iter_mut().chain(delivering).chain(accepted) {
             if let Some(images) = input.images_key.as_deref().and_then(|key| stored.get(key)) {
@@ -222,12 +222,12 @@ impl Session {
     /// Begins to change the queue. If the agent has to give back its own first, that is waited for by `set_queue` or
     /// `give_up_queue_edit`.
     pub fn begin_queue_edit(&mut self) -> QueueEdit {
-        self.emptying = self.is_queue_in_agent().then(Emptying::default);
+        self.emptying = self.is_queue_in_agent().then(QueueRecall::default);
         QueueEdit { base: self.whole_queue(), waits_for_prompt: self.memory.waits_for_prompt }
     }
 
     /// The agent does not give back its queue: all is as it was.
-    pub fn give_up_queue_edit(&mut self, now: i64, out: &mut Outbox) {
+    pub fn give_up_queue_edit(&mut self, now: i64, out: &mut EventWriter) {
         if let Some(queue) = self.emptying.take().and_then(|emptying| emptying.last) {
             self.queue_changed(now, queue, out);
         }
@@ -242,7 +242,7 @@ impl Session {
         cleared: &QueueState,
         wanted: QueueState,
         user_id: Option<&str>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) -> QueueSetData {
         if let Some(emptying) = self.emptying.take() {
             // Empty, but for what it has said to be in it since.
@@ -289,7 +289,7 @@ impl Session {
     }
 
     /// All that waits and that we have, with what came with it: what the agent has given back, then what it never had.
-    fn take_back(&mut self, cleared: &QueueState) -> Vec<KeptInput> {
+    fn take_back(&mut self, cleared: &QueueState) -> Vec<UndeliveredInput> {
         let mut available = Vec::new();
         for (texts, is_steering) in [(&cleared.steering, true), (&cleared.follow_up, false)] {
             for text in texts {
@@ -322,18 +322,18 @@ impl Session {
     }
 }
 
-fn wanted_of(wanted: QueueState) -> Vec<Wanted> {
-    let message = |text, is_steering| Wanted { text, is_steering, found: None, is_taken: false };
+fn wanted_of(wanted: QueueState) -> Vec<WantedQueue> {
+    let message = |text, is_steering| WantedQueue { text, is_steering, found: None, is_taken: false };
     let QueueState { steering, follow_up } = wanted;
     let steering = steering.into_iter().map(|text| message(text, true));
     steering.chain(follow_up.into_iter().map(|text| message(text, false))).collect()
 }
 
 /// Finds each wanted message among those that wait: first in its own half of the queue, then in the other.
-fn find_same(wanted: &mut [Wanted], available: &mut Vec<KeptInput>, base: &mut Vec<String>) {
+fn find_same(wanted: &mut [WantedQueue], available: &mut Vec<UndeliveredInput>, base: &mut Vec<String>) {
     for same_half in [true, false] {
         for message in wanted.iter_mut().filter(|message| message.found.is_none()) {
-            let is_it = |kept: &KeptInput| {
+            let is_it = |kept: &UndeliveredInput| {
                 kept.text == message.text && (!same_half || kept.is_steering == message.is_steering)
             };
             if let Some(place) = available.iter().position(is_it) {
@@ -346,9 +346,13 @@ fn find_same(wanted: &mut [Wanted], available: &mut Vec<KeptInput>, base: &mut V
 }
 
 /// What is to wait from now on, in the order in which the agent gets it.
-fn in_order(wanted: Vec<Wanted>, newer: Vec<KeptInput>, user_id: Option<&str>) -> Vec<KeptInput> {
+fn in_order(
+    wanted: Vec<WantedQueue>,
+    newer: Vec<UndeliveredInput>,
+    user_id: Option<&str>,
+) -> Vec<UndeliveredInput> {
     let wanted = wanted.into_iter().filter(|message| !message.is_taken).map(|message| {
-        let new = || KeptInput {
+        let new = || UndeliveredInput {
             text: message.text.clone(),
             is_steering: message.is_steering,
             client_id: None,
@@ -358,9 +362,9 @@ fn in_order(wanted: Vec<Wanted>, newer: Vec<KeptInput>, user_id: Option<&str>) -
             images: None,
             is_requeued: true,
         };
-        KeptInput { is_steering: message.is_steering, ..message.found.clone().unwrap_or_else(new) }
+        UndeliveredInput { is_steering: message.is_steering, ..message.found.clone().unwrap_or_else(new) }
     });
-    let mut kept: Vec<KeptInput> = wanted.chain(newer).collect();
+    let mut kept: Vec<UndeliveredInput> = wanted.chain(newer).collect();
     kept.iter_mut().for_each(|kept| kept.is_requeued = true);
     kept.sort_by_key(|kept| !kept.is_steering);
     kept

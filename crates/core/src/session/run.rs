@@ -6,7 +6,7 @@ use qd_wire::event::Event;
 use qd_wire::run::{Awaiting, PermissionDetails, PermissionSource, RunState, TerminalSnapshot};
 
 use super::Session;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 use crate::terminal::{ScreenQuestion, ScreenRequest};
 
 /// A program that has been started.
@@ -43,7 +43,7 @@ impl Session {
     }
 
     /// The program runs. The first start begins the session's records; a later one is the same command again.
-    pub fn run_started(&mut self, now: i64, start: RunStart, out: &mut Outbox) {
+    pub fn run_started(&mut self, now: i64, start: RunStart, out: &mut EventWriter) {
         if self.memory.run.is_none() {
             let event = Event::SessionCreated {
                 resumed: false,
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// What the program wrote: one record, written by hand because everything a program says goes through here.
-    pub fn run_output(&mut self, now: i64, text: &str, out: &mut Outbox) {
+    pub fn run_output(&mut self, now: i64, text: &str, out: &mut EventWriter) {
         if text.is_empty() {
             return;
         }
@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// The terminal has another size; the same size again is no news.
-    pub fn run_resized(&mut self, now: i64, cols: u16, rows: u16, out: &mut Outbox) {
+    pub fn run_resized(&mut self, now: i64, cols: u16, rows: u16, out: &mut EventWriter) {
         let Some(run) = self.memory.run.as_deref_mut() else { return };
         if (run.cols, run.rows) == (cols, rows) {
             return;
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// An input was written to the program: what its screen asked is answered by it, or is no question any more.
-    pub fn run_input(&mut self, now: i64, note: RunInputNote, out: &mut Outbox) {
+    pub fn run_input(&mut self, now: i64, note: RunInputNote, out: &mut EventWriter) {
         let RunInputNote { actor, input_id, text_redacted, text_sha256, user_id } = note;
         self.emit(now, &Event::RunInput { actor, input_id, text_redacted, text_sha256, user_id }, out);
         self.run_screen_question(now, None, out);
@@ -108,7 +108,7 @@ impl Session {
         &mut self,
         now: i64,
         question: Option<(ScreenQuestion, String)>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         let Some((question, request_id)) = question else {
             self.screen_question = None;
@@ -142,7 +142,7 @@ impl Session {
         exit_code: i32,
         signal: Option<i32>,
         error: Option<String>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         if self.run_state().is_some_and(|run| run.exited_at.is_some()) {
             return;
@@ -178,14 +178,14 @@ impl Session {
     }
 
     /// Tells everybody how the run stands, after live events were lost on the way.
-    pub fn resync_run(&mut self, now: i64, snapshot: TerminalSnapshot, out: &mut Outbox) {
+    pub fn resync_run(&mut self, now: i64, snapshot: TerminalSnapshot, out: &mut EventWriter) {
         let mut attach = self.attach_run(None, snapshot);
         attach.replay_until = Some(attach.seq);
         self.emit(now, &Event::SessionResync { attach: Box::new(attach) }, out);
     }
 
     /// A call of a service in this session: `tool.call` before it, `tool.result` after it.
-    pub fn service_event(&mut self, now: i64, event: Event, out: &mut Outbox) {
+    pub fn service_event(&mut self, now: i64, event: Event, out: &mut EventWriter) {
         debug_assert!(matches!(&event, Event::ServiceCall { .. } | Event::ServiceResult { .. }));
         self.emit(now, &event, out);
     }

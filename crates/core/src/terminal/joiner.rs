@@ -26,16 +26,16 @@ impl Utf8Joiner {
         front[rest_len..rest_len + from_bytes].copy_from_slice(&bytes[..from_bytes]);
         let front = &front[..rest_len + from_bytes];
         let taken = match first_character(front) {
-            First::Unfinished => {
+            FirstCharacter::Unfinished => {
                 // Three bytes more would have ended it, so these are all there are.
                 self.keep(front);
                 return;
             }
-            First::Valid(len) => {
+            FirstCharacter::Valid(len) => {
                 out.push_str(&String::from_utf8_lossy(&front[..len]));
                 len
             }
-            First::Invalid(len) => {
+            FirstCharacter::Invalid(len) => {
                 out.push(char::REPLACEMENT_CHARACTER);
                 len
             }
@@ -89,19 +89,19 @@ impl Utf8Joiner {
     }
 }
 
-enum First {
+enum FirstCharacter {
     Valid(usize),
     Invalid(usize),
     Unfinished,
 }
 
-fn first_character(bytes: &[u8]) -> First {
+fn first_character(bytes: &[u8]) -> FirstCharacter {
     match std::str::from_utf8(bytes) {
-        Ok(text) => First::Valid(text.chars().next().map_or(0, char::len_utf8)),
+        Ok(text) => FirstCharacter::Valid(text.chars().next().map_or(0, char::len_utf8)),
         Err(error) if error.valid_up_to() > 0 => {
             let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            First::Valid(valid.chars().next().map_or(0, char::len_utf8))
+            FirstCharacter::Valid(valid.chars().next().map_or(0, char::len_utf8))
         }
-        Err(error) => error.error_len().map_or(First::Unfinished, First::Invalid),
+        Err(error) => error.error_len().map_or(FirstCharacter::Unfinished, FirstCharacter::Invalid),
     }
 }

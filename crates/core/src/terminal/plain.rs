@@ -10,7 +10,7 @@ const SKIP_BYTES_MIN: usize = 16 * 1024;
 
 /// Where the reader of control sequences stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum EscapeState {
     /// What comes is printed.
     #[default]
     Ground,
@@ -22,18 +22,20 @@ pub(super) enum State {
     Text,
 }
 
-impl State {
+impl EscapeState {
     /// Reads until the ground is reached or everything is read. Returns how much was read.
     fn advance(&mut self, bytes: &[u8]) -> usize {
         for (at, byte) in bytes.iter().enumerate() {
             *self = match (*self, *byte) {
-                (State::Ground, byte) if byte != ESCAPE => return at,
-                (_, ESCAPE) => State::Escape,
-                (_, 0x18 | 0x1a) | (State::Csi, 0x40..=0x7e) | (State::Osc, 0x07) => State::Ground,
-                (State::Escape, b'[') => State::Csi,
-                (State::Escape, b']') => State::Osc,
-                (State::Escape, b'P' | b'X' | b'^' | b'_') => State::Text,
-                (State::Escape, 0x30..=0x7e) => State::Ground,
+                (EscapeState::Ground, byte) if byte != ESCAPE => return at,
+                (_, ESCAPE) => EscapeState::Escape,
+                (_, 0x18 | 0x1a) | (EscapeState::Csi, 0x40..=0x7e) | (EscapeState::Osc, 0x07) => {
+                    EscapeState::Ground
+                }
+                (EscapeState::Escape, b'[') => EscapeState::Csi,
+                (EscapeState::Escape, b']') => EscapeState::Osc,
+                (EscapeState::Escape, b'P' | b'X' | b'^' | b'_') => EscapeState::Text,
+                (EscapeState::Escape, 0x30..=0x7e) => EscapeState::Ground,
                 (state, _) => state,
             };
         }
@@ -43,14 +45,14 @@ impl State {
 
 /// Where the text that is printed as it is begins: after it there is no control character but tab and line ends, and
 /// no control sequence. The state is taken over this text; without reaching the ground there is no such text.
-pub(super) fn plain_from(state: &mut State, text: &str) -> usize {
+pub(super) fn plain_from(state: &mut EscapeState, text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_control = |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') || *byte == 0x7f;
     let after_control = bytes.iter().rposition(is_control).map_or(0, |at| at + 1);
     match memchr::memrchr(ESCAPE, &bytes[..after_control]) {
         // Whatever was begun before it, an escape begins anew.
         Some(escape) => {
-            *state = State::Ground;
+            *state = EscapeState::Ground;
             let read = escape + state.advance(&bytes[escape..after_control]);
             debug_assert!(read <= after_control);
         }
@@ -60,7 +62,7 @@ pub(super) fn plain_from(state: &mut State, text: &str) -> usize {
     }
     let from = after_control + state.advance(&bytes[after_control..]);
     // A sequence ends with an ASCII character, so this is an edge of one.
-    if *state == State::Ground { from } else { bytes.len() }
+    if *state == EscapeState::Ground { from } else { bytes.len() }
 }
 
 /// How much at the beginning of a plain text leaves no trace on a screen that holds `lines` lines in all: up to the

@@ -1,29 +1,33 @@
-use super::plain::{State, invisible, plain_from};
+use super::plain::{EscapeState, invisible, plain_from};
 
-fn from(state: State, text: &str) -> (usize, State) {
+fn from(state: EscapeState, text: &str) -> (usize, EscapeState) {
     let mut state = state;
     (plain_from(&mut state, text), state)
 }
 
 #[test]
 fn plain_text_begins_after_the_last_control_sequence() {
-    assert_eq!(from(State::Ground, "abc\r\n\tdef"), (0, State::Ground));
-    assert_eq!(from(State::Ground, "\x1b[1mabc"), (4, State::Ground));
-    assert_eq!(from(State::Ground, "a\x1b(Bb"), (4, State::Ground));
-    assert_eq!(from(State::Ground, "\x1b]0;t\x07abc"), (6, State::Ground));
-    assert_eq!(from(State::Ground, "\x1b]0;t\x1b\\abc"), (7, State::Ground));
-    assert_eq!(from(State::Ground, "bell\x07abc"), (5, State::Ground));
+    assert_eq!(from(EscapeState::Ground, "abc\r\n\tdef"), (0, EscapeState::Ground));
+    assert_eq!(from(EscapeState::Ground, "\x1b[1mabc"), (4, EscapeState::Ground));
+    assert_eq!(from(EscapeState::Ground, "a\x1b(Bb"), (4, EscapeState::Ground));
+    assert_eq!(from(EscapeState::Ground, "\x1b]0;t\x07abc"), (6, EscapeState::Ground));
+    assert_eq!(from(EscapeState::Ground, "\x1b]0;t\x1b\\abc"), (7, EscapeState::Ground));
+    assert_eq!(from(EscapeState::Ground, "bell\x07abc"), (5, EscapeState::Ground));
 }
 
 #[test]
 fn an_unfinished_sequence_goes_on_in_the_next_text() {
-    assert_eq!(from(State::Ground, "abc\x1b[3"), (6, State::Csi));
-    assert_eq!(from(State::Csi, "1mabc"), (2, State::Ground));
-    assert_eq!(from(State::Csi, "12\r\n34"), (6, State::Csi), "digits do not end it");
-    assert_eq!(from(State::Ground, "\x1b]0;title"), (9, State::Osc));
-    assert_eq!(from(State::Osc, "swallowed\r\n"), (11, State::Osc));
-    assert_eq!(from(State::Ground, "\x1bPabc\x07def"), (9, State::Text), "a bell does not end these");
-    assert_eq!(from(State::Text, "x\x1b\\y"), (3, State::Ground));
+    assert_eq!(from(EscapeState::Ground, "abc\x1b[3"), (6, EscapeState::Csi));
+    assert_eq!(from(EscapeState::Csi, "1mabc"), (2, EscapeState::Ground));
+    assert_eq!(from(EscapeState::Csi, "12\r\n34"), (6, EscapeState::Csi), "digits do not end it");
+    assert_eq!(from(EscapeState::Ground, "\x1b]0;title"), (9, EscapeState::Osc));
+    assert_eq!(from(EscapeState::Osc, "swallowed\r\n"), (11, EscapeState::Osc));
+    assert_eq!(
+        from(EscapeState::Ground, "\x1bPabc\x07def"),
+        (9, EscapeState::Text),
+        "a bell does not end these"
+    );
+    assert_eq!(from(EscapeState::Text, "x\x1b\\y"), (3, EscapeState::Ground));
 }
 
 #[test]

@@ -10,12 +10,12 @@ mod rules;
 
 use qd_wire::run::{AwaitingReason, ScreenChoice};
 
-use rules::{Kind, LineRule};
+use rules::{LineKind, LineRule};
 
 #[cfg(test)]
 pub(super) use rules::check_data;
 
-pub use rules::{Rules, known_tools};
+pub use rules::{QuestionRules, known_tools};
 
 /// Longer prompts are cut at their beginning: the question itself comes last.
 const PROMPT_CHARACTERS_MAX: usize = 200;
@@ -51,7 +51,7 @@ pub enum ScreenRequest {
 
 /// What is on the screen.
 #[derive(Debug, Clone, Default)]
-pub(super) struct View {
+pub(super) struct ScreenView {
     pub(super) lines: Vec<String>,
     /// Whether each line goes on in the next.
     pub(super) wrapped: Vec<bool>,
@@ -63,14 +63,14 @@ pub(super) struct View {
 }
 
 /// What the screen asks, if it asks.
-pub(super) fn find(view: &View, rules: &Rules, echo_off: bool) -> Option<ScreenQuestion> {
+pub(super) fn find(view: &ScreenView, rules: &QuestionRules, echo_off: bool) -> Option<ScreenQuestion> {
     bottom_question(view, rules).or_else(|| menu::find(view, rules)).or_else(|| {
         let line = CursorLine::of(view)?;
         line_question(view, rules, &line, echo_off)
     })
 }
 
-impl View {
+impl ScreenView {
     /// The last line that has anything on it.
     fn last_line(&self) -> Option<usize> {
         self.lines.iter().rposition(|line| !trim(line).is_empty())
@@ -114,7 +114,7 @@ struct CursorLine {
 }
 
 impl CursorLine {
-    fn of(view: &View) -> Option<CursorLine> {
+    fn of(view: &ScreenView) -> Option<CursorLine> {
         let line = view.lines.get(view.cursor_row)?;
         let is_last = view.last_line().is_none_or(|last| last <= view.cursor_row);
         // What is right of the cursor was typed already, or the cursor rests elsewhere by chance.
@@ -133,7 +133,12 @@ impl CursorLine {
     }
 }
 
-fn line_question(view: &View, rules: &Rules, line: &CursorLine, echo_off: bool) -> Option<ScreenQuestion> {
+fn line_question(
+    view: &ScreenView,
+    rules: &QuestionRules,
+    line: &CursorLine,
+    echo_off: bool,
+) -> Option<ScreenQuestion> {
     if line.is_sign {
         // Only what is certain: an ordinary last line of output stands above the cursor too.
         let above = trim(view.lines.get(line.row.checked_sub(1)?)?).to_owned();
@@ -155,16 +160,16 @@ fn question_of(rule: &LineRule, prompt: String) -> Option<ScreenQuestion> {
         (reason, ScreenRequest::Permission { approve_text, deny_text, choices })
     };
     let (reason, request) = match rule.kind {
-        Kind::Permission => permission(AwaitingReason::Permission, &rule.approve, &rule.deny),
-        Kind::Enter => permission(AwaitingReason::Prompt, "\r", "\u{3}"),
-        Kind::Text => (AwaitingReason::Prompt, ScreenRequest::Text { secret: false }),
-        Kind::Secret => (AwaitingReason::Prompt, ScreenRequest::Text { secret: true }),
-        Kind::None => return None,
+        LineKind::Permission => permission(AwaitingReason::Permission, &rule.approve, &rule.deny),
+        LineKind::Enter => permission(AwaitingReason::Prompt, "\r", "\u{3}"),
+        LineKind::Text => (AwaitingReason::Prompt, ScreenRequest::Text { secret: false }),
+        LineKind::Secret => (AwaitingReason::Prompt, ScreenRequest::Text { secret: true }),
+        LineKind::None => return None,
     };
     Some(ScreenQuestion { reason, prompt, request })
 }
 
-fn bottom_question(view: &View, rules: &Rules) -> Option<ScreenQuestion> {
+fn bottom_question(view: &ScreenView, rules: &QuestionRules) -> Option<ScreenQuestion> {
     let last = view.last_line()?;
     let first = (last + 1).saturating_sub(BOTTOM_LINES_MAX);
     let lines: Vec<String> = view.lines[first..=last].iter().map(|line| trim(line).to_owned()).collect();

@@ -6,7 +6,7 @@ use std::path::Path;
 use qd_wire::run::{AwaitingReason, ScreenChoice};
 
 use super::questions::check_data;
-use super::{Rules, Screen, ScreenQuestion, ScreenRequest};
+use super::{QuestionRules, Screen, ScreenQuestion, ScreenRequest};
 
 struct Golden {
     tool: String,
@@ -91,7 +91,7 @@ fn every_screen_has_its_question() {
     for path in names {
         let golden = golden(&std::fs::read_to_string(&path).unwrap());
         let mut screen = show(&golden);
-        let found = screen.question(Rules::for_tool(&golden.tool), golden.echo_off);
+        let found = screen.question(QuestionRules::for_tool(&golden.tool), golden.echo_off);
         let found = describe(found.as_ref());
         if found != golden.expected {
             let name = path.file_stem().unwrap().to_string_lossy();
@@ -106,21 +106,21 @@ fn a_prompt_split_over_two_reads_is_found() {
     // The notes' first miss: it was looked for in each piece that was read.
     let mut screen = Screen::new(80, 24);
     screen.push("Con");
-    assert_eq!(screen.question(Rules::for_tool(""), false), None);
+    assert_eq!(screen.question(QuestionRules::for_tool(""), false), None);
     screen.push("\x1b[1mtin\x1b[0mue? [y/");
     screen.push("N] ");
-    let question = screen.question(Rules::for_tool(""), false).unwrap();
+    let question = screen.question(QuestionRules::for_tool(""), false).unwrap();
     assert_eq!(question.prompt, "Continue? [y/N]");
     // Nothing more is asked once the line has been answered.
     screen.push("y\r\nworking\r\n");
-    assert_eq!(screen.question(Rules::for_tool(""), false), None);
+    assert_eq!(screen.question(QuestionRules::for_tool(""), false), None);
 }
 
 #[test]
 fn a_long_prompt_keeps_its_end() {
     let mut screen = Screen::new(500, 5);
     screen.push(&format!("{} Continue? [y/N] ", "x".repeat(400)));
-    let prompt = screen.question(Rules::for_tool("codex"), false).unwrap().prompt;
+    let prompt = screen.question(QuestionRules::for_tool("codex"), false).unwrap().prompt;
     assert_eq!(prompt.chars().count(), 200);
     assert!(prompt.starts_with('…') && prompt.ends_with("Continue? [y/N]"));
 }

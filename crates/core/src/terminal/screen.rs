@@ -4,8 +4,8 @@ use std::num::NonZeroU16;
 
 use qd_wire::run::TerminalSnapshot;
 
-use super::plain::{self, State};
-use super::questions::{self, Rules, ScreenQuestion, View};
+use super::plain::{self, EscapeState};
+use super::questions::{self, QuestionRules, ScreenQuestion, ScreenView};
 
 /// Lines kept that have left the screen; about what a person scrolls back, a megabyte or two with colours.
 pub const SCROLLBACK_LINES_MAX: usize = 1000;
@@ -23,18 +23,18 @@ const ROWS: std::ops::RangeInclusive<u16> = 1..=200;
 /// The screen of a program. Text is kept as it comes and read when somebody looks, so that a flood nobody watches
 /// costs almost nothing.
 pub struct Screen {
-    parser: vt100::Parser<Title>,
+    parser: vt100::Parser<WindowTitle>,
     pending: String,
-    state: State,
+    state: EscapeState,
     /// Whether lines that leave the screen go to the scrollback, all of them; unknown after a control sequence.
     is_whole: Option<bool>,
 }
 
 /// The title, as the program sets it.
 #[derive(Debug, Default)]
-struct Title(Option<String>);
+struct WindowTitle(Option<String>);
 
-impl vt100::Callbacks for Title {
+impl vt100::Callbacks for WindowTitle {
     fn set_window_title(&mut self, _: &mut vt100::Screen, title: &[u8]) {
         let title: String = String::from_utf8_lossy(title).chars().take(TITLE_CHARACTERS_MAX).collect();
         self.0 = (!title.is_empty()).then_some(title);
@@ -52,8 +52,9 @@ impl Screen {
     /// An empty screen; sizes no terminal has are brought to the nearest one.
     pub fn new(cols: u16, rows: u16) -> Self {
         let (rows, cols) = clamp(cols, rows);
-        let parser = vt100::Parser::new_with_callbacks(rows, cols, SCROLLBACK_LINES_MAX, Title::default());
-        Screen { parser, pending: String::new(), state: State::Ground, is_whole: Some(true) }
+        let parser =
+            vt100::Parser::new_with_callbacks(rows, cols, SCROLLBACK_LINES_MAX, WindowTitle::default());
+        Screen { parser, pending: String::new(), state: EscapeState::Ground, is_whole: Some(true) }
     }
 
     /// Columns and rows.
@@ -108,18 +109,18 @@ impl Screen {
     }
 
     /// What the screen asks a person, as far as these rules tell.
-    pub fn question(&mut self, rules: &Rules, echo_off: bool) -> Option<ScreenQuestion> {
+    pub fn question(&mut self, rules: &QuestionRules, echo_off: bool) -> Option<ScreenQuestion> {
         self.feed();
         questions::find(&self.view(), rules, echo_off)
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> ScreenView {
         let screen = self.parser.screen();
         let (cols, rows) = self.size();
         let lines = screen.rows(0, cols).collect();
         let wrapped = (0..rows).map(|row| screen.row_wrapped(row)).collect();
         let (row, col) = screen.cursor_position();
-        View {
+        ScreenView {
             lines,
             wrapped,
             cursor_row: usize::from(row),
@@ -159,7 +160,7 @@ impl Screen {
         let screen = self.parser.screen();
         let is_whole = || {
             let (rows, _) = screen.size();
-            !screen.alternate_screen() && Facts::of(screen).region == (0, rows.get() - 1)
+            !screen.alternate_screen() && ScreenFacts::of(screen).region == (0, rows.get() - 1)
         };
         let is_whole = self.is_whole.unwrap_or_else(is_whole);
         self.is_whole = Some(is_whole);
@@ -168,7 +169,7 @@ impl Screen {
 }
 
 /// What a screen does not tell by itself, learned from a copy of it.
-struct Facts {
+struct ScreenFacts {
     /// The first and the last row that scroll.
     region: (u16, u16),
     /// Positions count from the region.
@@ -178,8 +179,8 @@ struct Facts {
     saved_attributes: String,
 }
 
-impl Facts {
-    fn of(screen: &vt100::Screen) -> Facts {
+impl ScreenFacts {
+    fn of(screen: &vt100::Screen) -> ScreenFacts {
         let row = |probe: &vt100::Parser| probe.screen().cursor_position().0;
         let mut copy = probe(screen);
         copy.process(b"\x1b8");
@@ -194,7 +195,7 @@ impl Facts {
         *copy.screen_mut() = screen.clone();
         copy.process(b"\x1b[2;3r\x1b[H");
         let has_origin = row(&copy) > 0;
-        Facts { region: (top, bottom), has_origin, saved, saved_attributes }
+        ScreenFacts { region: (top, bottom), has_origin, saved, saved_attributes }
     }
 }
 
@@ -240,7 +241,7 @@ fn scrollback(screen: &mut vt100::Screen) -> String {
 /// Draws the screen that is shown, with its cursor.
 fn draw(screen: &vt100::Screen, out: &mut String) {
     use std::fmt::Write;
-    let facts = Facts::of(screen);
+    let facts = ScreenFacts::of(screen);
     out.push_str(&screen.contents_formatted());
     let (rows, _) = screen.size();
     let is_whole = facts.region == (0, rows.get() - 1);

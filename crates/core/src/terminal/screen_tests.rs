@@ -323,7 +323,7 @@ proptest! {
         for (bytes, pieces, (cols, rows)) in steps {
             screen.push(&String::from_utf8_lossy(&bytes));
             screen.push(&pieces.concat());
-            screen.question(super::Rules::for_tool("claude"), rows % 2 == 0);
+            screen.question(super::QuestionRules::for_tool("claude"), rows % 2 == 0);
             screen.resize(cols, rows);
             screen.push(&pieces.concat());
             screen.snapshot(1);

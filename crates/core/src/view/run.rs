@@ -8,7 +8,7 @@ pub mod history;
 pub mod host;
 pub mod request;
 
-pub use crate::record::{self, SessionKind as Kind};
+pub use crate::record::{self, SessionKind};
 
 /// RFC 3339 with milliseconds, of Unix milliseconds.
 pub fn timestamp(unix_ms: i64) -> String {

@@ -1,6 +1,6 @@
 //! The text of the canonical command that does the work of a request.
 
-use qd_core::view::pi_server::request::{FieldWriter, Request, named_runner, write_parameters};
+use qd_core::view::pi_server::request::{FieldWriter, PiServerRequest, named_runner, write_parameters};
 use serde::Serialize;
 use serde_json::to_string;
 
@@ -14,7 +14,7 @@ impl FieldWriter for Text {
 
 /// As the hub sends it; empty for commands that the hub answers by itself. `session_id` takes the place of the one the
 /// client named, `key` becomes the `idempotency_key`.
-pub(crate) fn canonical(request: &Request, session_id: Option<&str>, key: Option<&str>) -> String {
+pub(crate) fn canonical(request: &PiServerRequest, session_id: Option<&str>, key: Option<&str>) -> String {
     let cmd = request.spec.canonical;
     if cmd.is_empty() {
         return String::new();

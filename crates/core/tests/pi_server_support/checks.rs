@@ -5,7 +5,7 @@ mod canonical;
 use std::collections::BTreeMap;
 
 use canonical::canonical;
-use qd_core::view::pi_server::request::{Request, read, whole_characters};
+use qd_core::view::pi_server::request::{PiServerRequest, read, whole_characters};
 use qd_wire::command_table::CommandHead;
 use qd_wire::pi_server::Target;
 use serde_json::value::RawValue;
@@ -38,7 +38,7 @@ pub(crate) fn check_frame(text: &str) {
     }
 }
 
-fn check_request(text: &str, request: &Request, sent: &Map<String, Value>) {
+fn check_request(text: &str, request: &PiServerRequest, sent: &Map<String, Value>) {
     let name = sent["type"].as_str().expect("a type");
     assert_eq!((request.spec.name, request.command.name()), (name, name));
     assert_eq!(request.envelope.id.as_deref(), sent.get("id").and_then(Value::as_str));
@@ -70,7 +70,7 @@ fn check_request(text: &str, request: &Request, sent: &Map<String, Value>) {
 }
 
 /// The canonical command is one, says which session, and carries the key and the version.
-fn check_canonical(request: &Request) {
+fn check_canonical(request: &PiServerRequest) {
     let text = canonical(request, None, Some("uid-1"));
     if request.spec.canonical.is_empty() {
         return assert_eq!(text, "");

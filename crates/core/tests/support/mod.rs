@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
+use qd_core::event_writer::EventWriter;
 use qd_core::harness::pi::{PiCodec, PiOutput};
-use qd_core::outbox::Outbox;
-use qd_core::session::{Gone, Identity, Memory, Session};
+use qd_core::session::{AgentEnd, Session, SessionIdentity, SessionMemory};
 use qd_wire::data::SessionStatus;
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ pub(crate) struct Replay {
 }
 
 pub(crate) fn session() -> Session {
-    let identity = Identity {
+    let identity = SessionIdentity {
         session_id: "s1".into(),
         runner_id: "local".into(),
         harness: "pi".into(),
@@ -70,12 +70,12 @@ pub(crate) fn session() -> Session {
         created_at: 0,
         worktree: None,
     };
-    Session::new(identity, Memory::default(), SessionStatus::Idle)
+    Session::new(identity, SessionMemory::default(), SessionStatus::Idle)
 }
 
 impl Replay {
     pub(crate) fn of(fixture: &Fixture) -> Replay {
-        let (mut codec, mut session, mut out) = (PiCodec::new(), session(), Outbox::default());
+        let (mut codec, mut session, mut out) = (PiCodec::new(), session(), EventWriter::default());
         let (mut outputs, mut events) = (Vec::new(), Vec::new());
         let mut now = 0;
         for (at, line) in &fixture.lines {
@@ -89,7 +89,7 @@ impl Replay {
             // One round for each line, as if each had come alone: pieces of text are not joined.
             events.extend(events_of(&out.take().bytes));
         }
-        session.gone(now, Gone::Stopped, &mut out);
+        session.gone(now, AgentEnd::Stopped, &mut out);
         events.extend(events_of(out.bytes()));
         Replay { events }
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use qd_core::projection::Answered;
+use qd_core::projection::ResolvedQuestion;
 use qd_core::redact::redact;
 use qd_link::clock::now_ms;
 use qd_store::{AUDIT_ROWS_MAX, AuditRow};
@@ -52,7 +52,7 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
     let kind = match event {
         "tool.call" | "tool.result" | "run.input" => event,
         "agent.input_resolved" => {
-            let answered = serde_json::from_slice::<Answered>(body)
+            let answered = serde_json::from_slice::<ResolvedQuestion>(body)
                 .inspect_err(|error| tracing::warn!(%error, event, "a record for the audit is odd"));
             return answered.ok().map(|answered| of_answer(ts, &answered));
         }
@@ -83,7 +83,7 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
 }
 
 /// What the end of a question says of who decided it.
-pub(crate) fn of_answer(ts: i64, answered: &Answered) -> Box<AuditRow> {
+pub(crate) fn of_answer(ts: i64, answered: &ResolvedQuestion) -> Box<AuditRow> {
     let name = |text: &Option<String>| text.as_ref().map(|text| cut(text, NAME_CHARS_MAX));
     let summary = answered.decision.as_ref().or(answered.outcome.as_ref());
     Box::new(AuditRow {

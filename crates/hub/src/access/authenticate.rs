@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use qd_link::clock::now_ms;
-use qd_store::{AccessToken, HubStore, Login, PersonRow, RunnerRow, StoreError};
+use qd_store::{AccessTokenRow, HubStore, LoginRow, PersonRow, RunnerRow, StoreError};
 use qd_wire::command_table::Permission;
 use qd_wire::people::{Permissions, Role};
 use qd_wire::{CodedError, ErrorCode};
@@ -61,7 +61,7 @@ pub(crate) async fn new_login(
     let Some(token) = random_text(COOKIE_BYTES) else { return Ok(None) };
     let (now, token_hash) = (now_ms(), hash(&token).to_vec());
     let username = username.map(str::to_owned);
-    let login = Login { token_hash, username, created_at: now, last_used_at: now, label };
+    let login = LoginRow { token_hash, username, created_at: now, last_used_at: now, label };
     // Those that had to make room are known no more.
     for gone in store.put_login(login).await? {
         if let Ok(gone) = Hash::try_from(gone) {
@@ -251,17 +251,17 @@ pub(crate) fn role_of(person: &PersonRow) -> Option<Role> {
 
 /// A token that the owner has made for somebody else is a principal of its own: all but managing, if nothing else is
 /// said.
-fn token_of_owner(token: &AccessToken) -> FoundAccess {
+fn token_of_owner(token: &AccessTokenRow) -> FoundAccess {
     found_token(token, token.name.clone(), Role::Owner, false)
 }
 
 /// A token of a person acts as that person.
-fn token_of_person(token: &AccessToken, role: Role) -> FoundAccess {
+fn token_of_person(token: &AccessTokenRow, role: Role) -> FoundAccess {
     found_token(token, token.owner.clone().unwrap_or_default(), role, true)
 }
 
 /// Whoever makes a token has to say that it manages: one for a script does not skip the gates of an owner.
-fn found_token(token: &AccessToken, name: String, role: Role, is_person: bool) -> FoundAccess {
+fn found_token(token: &AccessTokenRow, name: String, role: Role, is_person: bool) -> FoundAccess {
     let is_manager = scopes(token).is_some_and(|scopes| scopes.contains(Permission::Manage));
     let role = if role == Role::Owner && !is_manager { Role::Operator } else { role };
     let permissions = scopes(token).map_or(role.permissions(), |scopes| scopes.and(role.permissions()));
@@ -277,7 +277,7 @@ fn found_token(token: &AccessToken, name: String, role: Role, is_person: bool) -
 }
 
 /// What a token may do at most; `None` for all that its owner may.
-pub(crate) fn scopes(token: &AccessToken) -> Option<Permissions> {
+pub(crate) fn scopes(token: &AccessTokenRow) -> Option<Permissions> {
     let words = token.scopes.as_deref()?;
     // A word from another version of qd allows nothing here.
     let list: Vec<Permission> = words.split(' ').filter_map(Permission::parse).collect();

@@ -5,7 +5,7 @@ mod watches;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_wire::channel::{DirEntry, FileStat, FilesCommand, FilesEvent, Place};
+use qd_wire::channel::{ChannelScope, DirEntry, FileStat, FilesCommand, FilesEvent};
 use qd_wire::command_table::CommandName;
 use qd_wire::mux::{FilesClientFrame, FilesFrame, ServerFrame};
 use qd_wire::service::{Encoding, FsDoneData, FsListData, FsReadData, FsStatData, FsTreeData, FsWriteData};
@@ -53,7 +53,7 @@ struct FilesCall<'a> {
     hub: &'a Arc<Hub>,
     mailbox: &'a Arc<Mailbox>,
     id: Option<Value>,
-    place: Place,
+    place: ChannelScope,
 }
 
 impl FilesCall<'_> {
@@ -70,7 +70,7 @@ impl FilesCall<'_> {
     /// The canonical command, with where it is to be done.
     fn command(&self, name: CommandName, parameters: JsonObject) -> Command<'static> {
         let mut command = Command::new(name).with_all(parameters).with("actor", "web");
-        let Place { workspace_path, session_id, runner_id } = self.place.clone();
+        let ChannelScope { workspace_path, session_id, runner_id } = self.place.clone();
         command = match session_id {
             // A session has its own directory.
             Some(session_id) => command.on(session_id),
@@ -101,8 +101,11 @@ impl FilesCall<'_> {
                 .mailbox
                 .put(ConnectionMail::Frames(error_frame(self.id, CodedError::invalid(error))));
         };
-        let place =
-            Place { workspace_path: Some(root), session_id: None, runner_id: self.place.runner_id.clone() };
+        let place = ChannelScope {
+            workspace_path: Some(root),
+            session_id: None,
+            runner_id: self.place.runner_id.clone(),
+        };
         let call = FilesCall { place, ..self };
         let parameters = object(json!({"from": source, "to": target, "create_parents": true}));
         let canonical = call.command(CommandName::FsCopy, parameters);

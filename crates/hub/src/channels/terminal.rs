@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use qd_core::record::{Record, SessionKind};
-use qd_wire::channel::{Place, TerminalCommand, TerminalEvent};
+use qd_wire::channel::{ChannelScope, TerminalCommand, TerminalEvent};
 use qd_wire::command_table::CommandName;
 use qd_wire::data::{AttachData, SessionState};
 use qd_wire::mux::{ServerFrame, TerminalClientFrame, TerminalFrame};
@@ -176,7 +176,13 @@ impl TerminalRequest {
         });
     }
 
-    fn open(self, terminals: &WatchedTerminals, place: Place, terminal_id: Option<String>, size: (u16, u16)) {
+    fn open(
+        self,
+        terminals: &WatchedTerminals,
+        place: ChannelScope,
+        terminal_id: Option<String>,
+        size: (u16, u16),
+    ) {
         if terminals.0.len() >= TERMINALS_MAX {
             let error = format!("This connection has {TERMINALS_MAX} terminals open, the most it may");
             return self.fail(terminal_id, ErrorCode::LimitReached.with(error));
@@ -198,7 +204,7 @@ impl TerminalRequest {
     }
 
     /// A run is a terminal too; of any other session the terminal is a new one beside it.
-    fn run_named(&self, place: &Place) -> Option<String> {
+    fn run_named(&self, place: &ChannelScope) -> Option<String> {
         let session = self.hub.session(place.session_id.as_deref()?)?;
         (session.kind() == SessionKind::Terminal).then(|| session.id.to_string())
     }

@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
@@ -18,7 +18,7 @@ pub(crate) struct Socket(WebSocket<SocketSource>);
 
 /// The stream as the library sees it, which knows nothing of tasks and wakers.
 struct SocketSource {
-    stream: BoxedIo,
+    stream: BoxedStream,
     /// Who is woken when there is more to read: the connection's task.
     waker: Waker,
     replies: Vec<u8>,
@@ -26,7 +26,7 @@ struct SocketSource {
 
 impl Socket {
     /// `read_ahead` came with the request that became this connection.
-    pub(crate) fn new(stream: BoxedIo, read_ahead: Vec<u8>, message_bytes_max: usize) -> Self {
+    pub(crate) fn new(stream: BoxedStream, read_ahead: Vec<u8>, message_bytes_max: usize) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
             .write_buffer_size(0)
@@ -50,7 +50,7 @@ impl Socket {
     }
 
     /// The stream, to write to.
-    pub(crate) fn stream(&mut self) -> Pin<&mut BoxedIo> {
+    pub(crate) fn stream(&mut self) -> Pin<&mut BoxedStream> {
         Pin::new(&mut self.0.get_mut().stream)
     }
 

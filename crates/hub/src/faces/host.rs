@@ -18,7 +18,7 @@ use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
 use qd_link::clock::now_ms;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_store::{HostRow, HostTrust, StoreError};
 use qd_wire::ErrorCode;
@@ -142,7 +142,7 @@ async fn start(
     server: &Server,
     pass: LinkPermit,
     identity: RunnerIdentity,
-    stream: BoxedIo,
+    stream: BoxedStream,
     read_ahead: Vec<u8>,
 ) {
     let options = SocketOptions {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
-use qd_core::view::pi_server::admission::{Outcome, Token};
+use qd_core::view::pi_server::admission::{PiServerOutcome, SubmissionToken};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
 use qd_store::StoreError;
@@ -139,7 +139,7 @@ impl PiServer {
     }
 
     /// A command is done.
-    fn finish(&self, hub: &Arc<Hub>, token: Token, outcome: Outcome, after: AfterResponse) {
+    fn finish(&self, hub: &Arc<Hub>, token: SubmissionToken, outcome: PiServerOutcome, after: AfterResponse) {
         let todo = self.pending.lock().finish(now_ms(), token, outcome, after);
         self.run(hub, todo);
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use qd_core::projection::Change;
+use qd_core::projection::ProjectionChange;
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
 use qd_wire::data::SessionStatus;
@@ -221,35 +221,37 @@ impl PushFace {
     fn note(&self, session_id: &Arc<str>, note: &SessionNote) {
         let end = |topic, said| SessionEnd { topic, said };
         match &note.change {
-            Change::Asked(question) => {
+            ProjectionChange::Asked(question) => {
                 if let Some(request) = &question.request {
                     self.asked(session_id, Arc::clone(request));
                 }
             }
-            Change::Answered(answered) => self.resolved(session_id, &answered.request_id),
-            Change::Acted { request_id } => self.resolved(session_id, request_id),
-            Change::Idle { reason: Some(StopReason::Aborted) } => {}
-            Change::Idle { reason: Some(StopReason::Error) } => {
+            ProjectionChange::Answered(answered) => self.resolved(session_id, &answered.request_id),
+            ProjectionChange::Acted { request_id } => self.resolved(session_id, request_id),
+            ProjectionChange::Idle { reason: Some(StopReason::Aborted) } => {}
+            ProjectionChange::Idle { reason: Some(StopReason::Error) } => {
                 self.ended(session_id, end(PushTopic::Failed, None));
             }
-            Change::Idle { .. } => self.turn_ended(session_id, note.ended_turn, end(PushTopic::Done, None)),
-            Change::Failed { error } => {
+            ProjectionChange::Idle { .. } => {
+                self.turn_ended(session_id, note.ended_turn, end(PushTopic::Done, None))
+            }
+            ProjectionChange::Failed { error } => {
                 self.forget(session_id);
                 self.ended(session_id, end(PushTopic::Failed, Some(error.clone())));
             }
-            Change::Exited { exit_code } => {
+            ProjectionChange::Exited { exit_code } => {
                 let said = exit_code.map(|code| format!("Ended with code {code}"));
                 self.turn_ended(session_id, note.ended_turn, end(PushTopic::Done, said));
             }
-            Change::Closed => self.forget(session_id),
-            Change::Created { .. }
-            | Change::Started { .. }
-            | Change::Working(_)
-            | Change::Titled(_)
-            | Change::ModelChanged { .. }
-            | Change::BranchChanged(_)
-            | Change::Said { .. }
-            | Change::Described(_) => {}
+            ProjectionChange::Closed => self.forget(session_id),
+            ProjectionChange::Created { .. }
+            | ProjectionChange::Started { .. }
+            | ProjectionChange::Working(_)
+            | ProjectionChange::Titled(_)
+            | ProjectionChange::ModelChanged { .. }
+            | ProjectionChange::BranchChanged(_)
+            | ProjectionChange::Said { .. }
+            | ProjectionChange::Described(_) => {}
         }
     }
 

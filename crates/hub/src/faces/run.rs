@@ -18,8 +18,8 @@ use std::sync::Arc;
 use axum::Router;
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_core::record::Record;
-use qd_core::view::run::Kind;
-use qd_core::view::run::event::{Class, is_shown, show};
+use qd_core::view::run::SessionKind;
+use qd_core::view::run::event::{EventClass, is_shown, show};
 use qd_wire::rest::Health;
 use serde::Deserialize;
 
@@ -140,7 +140,7 @@ pub(super) struct RunFrames {
 struct FrameMark {
     after: u64,
     seq: u64,
-    class: Class,
+    class: EventClass,
     range: Range<usize>,
 }
 
@@ -149,14 +149,14 @@ impl RunFrames {
         Self { out: BytesMut::with_capacity(bytes + HEAD_BYTES), marks: Vec::new(), after: None }
     }
 
-    fn push(&mut self, kind: Kind, record: &Record<'_>) {
+    fn push(&mut self, kind: SessionKind, record: &Record<'_>) {
         let after = self.after.unwrap_or(record.seq.saturating_sub(1));
         if !is_shown(kind, &record.event) {
             self.after = Some(after);
             return;
         }
         let start = self.out.len();
-        let mut class = Class::Other;
+        let mut class = EventClass::Other;
         show(kind, record, &mut |shown| {
             class = shown.class();
             let length = shown.pieces.iter().map(|piece| piece.len()).sum();
@@ -172,7 +172,7 @@ impl RunFrames {
     }
 
     /// The frames of the events that are wanted.
-    fn into_frames(self, wants: impl Fn(Class) -> bool) -> Bytes {
+    fn into_frames(self, wants: impl Fn(EventClass) -> bool) -> Bytes {
         if self.marks.iter().all(|mark| wants(mark.class)) {
             return self.out.freeze();
         }

@@ -177,7 +177,7 @@ impl Hub {
 
 #[cfg(test)]
 mod tests {
-    use qd_core::projection::{Change, Moment};
+    use qd_core::projection::{EventMoment, ProjectionChange};
     use qd_store::{HubStore, StoreOptions};
 
     use super::*;
@@ -252,8 +252,8 @@ mod tests {
             async move { hub.announce_changed_sessions().await }
         });
         for count in 1..=10 {
-            let said = Change::Said { text: Some("working on it".to_owned()), count };
-            entry.projection().apply(&said, Moment::default());
+            let said = ProjectionChange::Said { text: Some("working on it".to_owned()), count };
+            entry.projection().apply(&said, EventMoment::default());
             hub.announce_session_soon(&entry);
         }
         sleep(SESSION_NEWS_INTERVAL * 3).await;

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
 use qd_link::clock::now_ms;
-use qd_store::Login;
+use qd_store::LoginRow;
 use qd_wire::ErrorCode;
 use qd_wire::people::{LoginInfo, Logins};
 use qd_wire::rest::LoginLink;
@@ -96,7 +96,11 @@ fn own_address(server: &Server, uri: &Uri, headers: &HeaderMap) -> String {
 }
 
 /// Who asks, and their logins that are not over. Tokens have none, and see none of their owner's.
-async fn own(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result<(Principal, Vec<Login>), Response> {
+async fn own(
+    server: &Server,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(Principal, Vec<LoginRow>), Response> {
     let principal = check_known(&server.hub, uri, headers).await.map_err(|refusal| refused(&refusal))?;
     if let Access::Token(_) = principal.access {
         let error = "Permission denied: a token sees no logins; log in with your password";
@@ -110,7 +114,7 @@ async fn own(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result<(Princip
     Ok((principal, logins))
 }
 
-fn info(principal: &Principal, login: Login) -> LoginInfo {
+fn info(principal: &Principal, login: LoginRow) -> LoginInfo {
     LoginInfo {
         login_id: id_of(&login.token_hash),
         label: login.label,

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::{HeaderMap, StatusCode, Uri};
 use qd_link::clock::now_ms;
-use qd_store::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow};
+use qd_store::{PEOPLE_MAX, PersonChange, PersonRow, PersonStored};
 use qd_wire::command_table::Permission;
 use qd_wire::people::{ChangePerson, Me, NewPerson, People, Person};
 use qd_wire::{CodedError, ErrorCode};
@@ -81,15 +81,15 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
     };
     let person = shown(&row);
     match server.hub.store.put_person(row).await {
-        Ok(PersonPut::Added) => {
+        Ok(PersonStored::Added) => {
             tracing::info!(username, role = role.as_str(), "there is a new person");
             note(&server, &principal, format!("added {username} as {}", role.as_str())).await;
             (StatusCode::CREATED, Json(person)).into_response()
         }
-        Ok(PersonPut::NameTaken) => {
+        Ok(PersonStored::NameTaken) => {
             failed(ErrorCode::AlreadyExists, "A person or an access token has this name; take another one")
         }
-        Ok(PersonPut::TooMany) => {
+        Ok(PersonStored::TooMany) => {
             let error = format!("There are {PEOPLE_MAX} people, which is the limit; remove some first");
             failed_as(StatusCode::TOO_MANY_REQUESTS, &ErrorCode::LimitReached.with(error))
         }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Json, Response};
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_link::clock::now_ms;
-use qd_store::{ACCESS_TOKENS_MAX, AccessToken, TokenPut};
+use qd_store::{ACCESS_TOKENS_MAX, AccessTokenRow, TokenStored};
 use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
 use qd_wire::command_table::Permission;
 use qd_wire::people::Permissions;
@@ -45,7 +45,7 @@ pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: Header
     Json(AccessTokens { tokens: own.map(info).collect() }).into_response()
 }
 
-fn info(token: AccessToken) -> AccessTokenInfo {
+fn info(token: AccessTokenRow) -> AccessTokenInfo {
     AccessTokenInfo {
         scopes: scopes(&token).map(|scopes| scopes.iter().collect()),
         name: token.name,
@@ -75,7 +75,7 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
         return no_randomness();
     };
     let (now, name) = (now_ms(), wanted.name.clone());
-    let row = AccessToken {
+    let row = AccessTokenRow {
         name: wanted.name,
         owner: principal.person().map(str::to_owned),
         token_hash: hash(&token).to_vec(),
@@ -85,16 +85,16 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
         expires_at: wanted.days.map(|days| now.saturating_add(i64::from(days) * DAY_MS)),
     };
     match server.hub.store.put_access_token(row).await {
-        Ok(TokenPut::Added) => {
+        Ok(TokenStored::Added) => {
             tracing::info!(name, "there is a new access token");
             note(&server, &principal, format!("added {name}")).await;
             ([(CACHE_CONTROL, "no-store")], Json(AddedAccessToken { name, token })).into_response()
         }
-        Ok(TokenPut::NameTaken) => {
+        Ok(TokenStored::NameTaken) => {
             let error = "There is a token or a person of this name; take another name, or remove that one first ('qd token revoke')";
             failed(ErrorCode::AlreadyExists, error)
         }
-        Ok(TokenPut::TooMany) => {
+        Ok(TokenStored::TooMany) => {
             let error =
                 format!("There are {ACCESS_TOKENS_MAX} tokens, which is the limit; remove some first");
             failed_as(StatusCode::TOO_MANY_REQUESTS, &ErrorCode::LimitReached.with(error))

@@ -10,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{Duration, sleep, timeout};
@@ -33,11 +33,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Gives the hub one byte stream after the other. TLS is put on top by the hub itself.
 pub trait Listen: Send + 'static {
     /// The next stream, and who is at its other end, for the log. A future that is dropped loses no stream.
-    fn accept(&mut self) -> impl Future<Output = io::Result<(BoxedIo, String)>> + Send;
+    fn accept(&mut self) -> impl Future<Output = io::Result<(BoxedStream, String)>> + Send;
 }
 
 impl Listen for TcpListener {
-    async fn accept(&mut self) -> io::Result<(BoxedIo, String)> {
+    async fn accept(&mut self) -> io::Result<(BoxedStream, String)> {
         let (stream, peer) = TcpListener::accept(self).await?;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
@@ -112,10 +112,10 @@ pub(crate) async fn accept(
 
 async fn shake_hands(
     tls: &HubTls,
-    stream: BoxedIo,
+    stream: BoxedStream,
     Peer(peer): &Peer,
     stop: &CancellationToken,
-) -> Option<BoxedIo> {
+) -> Option<BoxedStream> {
     let handshake = tokio::select! {
         () = stop.cancelled() => return None,
         handshake = timeout(HANDSHAKE_WAIT_MAX, tls.accept(stream)) => handshake,
@@ -128,7 +128,7 @@ async fn shake_hands(
     None
 }
 
-async fn serve_stream(stream: BoxedIo, peer: Peer, router: Router, stop: CancellationToken) {
+async fn serve_stream(stream: BoxedStream, peer: Peer, router: Router, stop: CancellationToken) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());

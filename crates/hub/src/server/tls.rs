@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qd_link::clock::now_ms;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_link::tls::Fingerprint;
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
@@ -167,7 +167,7 @@ impl HubTls {
     }
 
     /// Shakes hands. One that speaks plain HTTP is told what to do instead.
-    pub(crate) async fn accept(&self, mut stream: BoxedIo) -> io::Result<BoxedIo> {
+    pub(crate) async fn accept(&self, mut stream: BoxedStream) -> io::Result<BoxedStream> {
         let first = stream.read_u8().await?;
         if first.is_ascii_uppercase() {
             answer_plain(stream).await;
@@ -183,7 +183,7 @@ impl HubTls {
     }
 }
 
-async fn answer_plain(mut stream: BoxedIo) {
+async fn answer_plain(mut stream: BoxedStream) {
     let answer = async {
         stream.write_all(USE_HTTPS).await?;
         stream.shutdown().await?;

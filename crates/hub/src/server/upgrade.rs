@@ -9,7 +9,7 @@ use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBS
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_wire::ErrorCode;
 use tokio_tungstenite::WebSocketStream;
@@ -107,7 +107,7 @@ pub(crate) fn switching(accept: String) -> Response {
 }
 
 /// A task of its own for the connection, no greater than the connection needs.
-fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedIo, read_ahead: Vec<u8>) {
+fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedStream, read_ahead: Vec<u8>) {
     let tasks = hub.tasks.clone();
     tasks.spawn(Connection::new(hub, mailbox, MuxHandler::new(number), stream, read_ahead));
 }
@@ -116,7 +116,7 @@ async fn start_runner(
     server: &Server,
     pass: LinkPermit,
     identity: RunnerIdentity,
-    stream: BoxedIo,
+    stream: BoxedStream,
     read_ahead: Vec<u8>,
 ) {
     let options = SocketOptions::default();
@@ -127,8 +127,8 @@ async fn start_runner(
 }
 
 /// The stream that carried the request, and what was read of it already.
-pub(crate) fn into_stream(upgraded: Upgraded) -> Option<(BoxedIo, Vec<u8>)> {
-    match upgraded.downcast::<TokioIo<BoxedIo>>() {
+pub(crate) fn into_stream(upgraded: Upgraded) -> Option<(BoxedStream, Vec<u8>)> {
+    match upgraded.downcast::<TokioIo<BoxedStream>>() {
         Ok(context) => Some((context.io.into_inner(), context.read_buf.to_vec())),
         Err(_) => {
             // Every connection is made from such a stream, so this cannot be reached from outside.

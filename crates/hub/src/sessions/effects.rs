@@ -5,9 +5,9 @@ mod session_notes;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use qd_core::projection::{Change, LinePatch, Moment, is_telling, one_line, read};
+use qd_core::projection::{EventMoment, LinePatch, ProjectionChange, is_telling, one_line, read};
 use qd_core::redact::redact_question;
-use qd_store::{AuditRow, Effect, HubSession, MessageRow, RecordIn, SessionPatch};
+use qd_store::{AuditRow, HubSession, MessageRow, NewRecord, RecordEffect, SessionPatch};
 use qd_wire::data::SessionStatus;
 use qd_wire::message::Usage;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ const LAST_TEXT_CHARACTERS_MAX: usize = 200;
 #[derive(Default)]
 pub(crate) struct EventDigest {
     pub(crate) notes: Vec<SessionNote>,
-    pub(crate) effect: Option<Effect>,
+    pub(crate) effect: Option<RecordEffect>,
     pub(crate) audit: Option<Box<AuditRow>>,
 }
 
@@ -39,7 +39,7 @@ struct RecordOwner<'a> {
 pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> EventDigest {
     let EventHead { event, seq, ts, .. } = head;
     let Some(seq) = *seq else {
-        let note = |change| SessionNote::new(Moment { ts: *ts, ..Moment::default() }, change);
+        let note = |change| SessionNote::new(EventMoment { ts: *ts, ..EventMoment::default() }, change);
         // Deltas are nearly all there is; they end here.
         let changes = if is_telling(event) { read(event, None, text) } else { Vec::new() };
         return EventDigest { notes: changes.into_iter().map(note).collect(), ..EventDigest::default() };
@@ -48,25 +48,25 @@ pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> 
     let owner = RecordOwner { session_id: &entry.id, runner_id: &entry.runner_id };
     let (changes, effect, audit) = of_record(&owner, seq, *ts, event, text);
     for change in &changes {
-        if let Change::Created { harness, .. } = change {
+        if let ProjectionChange::Created { harness, .. } = change {
             entry.set_harness(harness);
         }
     }
     // A record from the spool may be older than what the runner said of the session in its hello.
-    let moment = Moment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
+    let moment = EventMoment { seq: Some(seq), ts: *ts, now: 0, is_past: entry.is_described(seq) };
     let notes = changes.into_iter().map(|change| SessionNote::new(moment, change)).collect();
     EventDigest { notes, effect, audit }
 }
 
 /// Makes the effect of a record, and its row of the audit, again, from its body.
-pub(crate) fn restore(record: &mut RecordIn) {
+pub(crate) fn restore(record: &mut NewRecord) {
     let Ok(text) = std::str::from_utf8(&record.body) else { return };
     let owner = RecordOwner { session_id: &record.session_id, runner_id: &record.runner_id };
     let (_, effect, audit) = of_record(&owner, record.seq, record.ts, &record.event, text);
     (record.effect, record.audit) = (effect, audit);
 }
 
-type RecordEffects = (Vec<Change>, Option<Effect>, Option<Box<AuditRow>>);
+type RecordEffects = (Vec<ProjectionChange>, Option<RecordEffect>, Option<Box<AuditRow>>);
 
 fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> RecordEffects {
     match event {
@@ -78,13 +78,17 @@ fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str
             let audit = audit::of_record(event, ts, text.as_bytes());
             let request_id = audit.as_ref().and_then(|row| row.request_id.clone());
             let acted = request_id.filter(|_| event != "tool.call");
-            (acted.map(|request_id| Change::Acted { request_id }).into_iter().collect(), None, audit)
+            (
+                acted.map(|request_id| ProjectionChange::Acted { request_id }).into_iter().collect(),
+                None,
+                audit,
+            )
         }
         _ => {
             let changes = read(event, Some(seq), text);
             let effect = effect(owner, seq, ts, &changes);
             let audit = match changes.first() {
-                Some(Change::Answered(answered)) => Some(audit::of_answer(ts, answered)),
+                Some(ProjectionChange::Answered(answered)) => Some(audit::of_answer(ts, answered)),
                 _ => audit::of_record(event, ts, text.as_bytes()),
             };
             (changes, effect, audit)
@@ -93,17 +97,17 @@ fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str
 }
 
 /// What stored messages say for lists.
-fn said(effect: &Effect) -> Option<Change> {
+fn said(effect: &RecordEffect) -> Option<ProjectionChange> {
     match effect {
-        Effect::Message(message) => Some(Change::Said {
+        RecordEffect::Message(message) => Some(ProjectionChange::Said {
             text: message.last_text.clone(),
             count: u64::try_from(message.idx).map_or(0, |idx| idx + 1),
         }),
-        Effect::ReplaceMessages(list) => Some(Change::Said {
+        RecordEffect::ReplaceMessages(list) => Some(ProjectionChange::Said {
             text: Some(list.iter().rev().find_map(|message| message.last_text.clone()).unwrap_or_default()),
             count: list.len() as u64,
         }),
-        Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => None,
+        RecordEffect::UpsertSession(_) | RecordEffect::SessionPatch(_) | RecordEffect::Rewrite { .. } => None,
     }
 }
 
@@ -162,31 +166,33 @@ fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "a record's body is odd")).ok()
 }
 
-fn messages_effect(event: &str, text: &str) -> Option<Effect> {
+fn messages_effect(event: &str, text: &str) -> Option<RecordEffect> {
     if event == "messages" {
         let list: MessageList<'_> = parse(text)?;
-        return Some(Effect::ReplaceMessages(list.messages.into_iter().filter_map(message_row).collect()));
+        return Some(RecordEffect::ReplaceMessages(
+            list.messages.into_iter().filter_map(message_row).collect(),
+        ));
     }
     let end: MessageEnd<'_> = parse(text)?;
-    message_row(end.message).map(|row| Effect::Message(Box::new(row)))
+    message_row(end.message).map(|row| RecordEffect::Message(Box::new(row)))
 }
 
 /// What the changes of one record change in the store. A record that makes a session may say more of it.
-fn effect(owner: &RecordOwner<'_>, seq: u64, ts: i64, changes: &[Change]) -> Option<Effect> {
+fn effect(owner: &RecordOwner<'_>, seq: u64, ts: i64, changes: &[ProjectionChange]) -> Option<RecordEffect> {
     let first = changes.first()?;
-    if let Change::Answered(answered) = first {
-        return Some(Effect::Rewrite { seq: answered.asked_seq?, with: redact_question });
+    if let ProjectionChange::Answered(answered) = first {
+        return Some(RecordEffect::Rewrite { seq: answered.asked_seq?, with: redact_question });
     }
     let patch = LinePatch::of(first);
-    if let (Change::Created { .. }, 1) = (first, seq) {
+    if let (ProjectionChange::Created { .. }, 1) = (first, seq) {
         let run_tool = changes.iter().find_map(|change| LinePatch::of(change).run_tool);
         return Some(created_effect(owner, ts, LinePatch { run_tool, ..patch }));
     }
     if patch == LinePatch::default() {
         return None;
     }
-    let is_created = matches!(first, Change::Created { .. });
-    Some(Effect::SessionPatch(Box::new(SessionPatch {
+    let is_created = matches!(first, ProjectionChange::Created { .. });
+    Some(RecordEffect::SessionPatch(Box::new(SessionPatch {
         runner_id: is_created.then(|| owner.runner_id.to_owned()),
         closed: if is_created { Some(false) } else { patch.status.and_then(closes) },
         state: patch.status.map(|status| status.as_str().to_owned()),
@@ -216,8 +222,8 @@ fn closes(status: SessionStatus) -> Option<bool> {
     }
 }
 
-fn created_effect(owner: &RecordOwner<'_>, ts: i64, line: LinePatch) -> Effect {
-    Effect::UpsertSession(Box::new(HubSession {
+fn created_effect(owner: &RecordOwner<'_>, ts: i64, line: LinePatch) -> RecordEffect {
+    RecordEffect::UpsertSession(Box::new(HubSession {
         session_id: owner.session_id.to_owned(),
         runner_id: owner.runner_id.to_owned(),
         harness: line.harness.unwrap_or_default(),
@@ -320,10 +326,11 @@ mod tests {
     fn a_message_becomes_columns_and_keeps_its_text() {
         let message = r#"{"id":"m1","idx":3,"role":"assistant","parts":[{"type":"thinking","id":"p0","text":"hm"},{"type":"tool_call","id":"p1","tool_call_id":"t","name":"bash","status":"success"},{"type":"text","id":"p2","text":"a\nb"}],"created_at":5,"usage":{"input_tokens":2,"output_tokens":3,"cost_usd":0.5}}"#;
         let body = format!(r#"{{"channel":"agent","runner_id":"r","message":{message}}}"#);
-        let (changes, Some(Effect::Message(row)), None) = read_record(2, "stream.message_end", &body) else {
+        let (changes, Some(RecordEffect::Message(row)), None) = read_record(2, "stream.message_end", &body)
+        else {
             panic!("no message");
         };
-        assert_eq!(changes, [Change::Said { text: Some("a b".to_owned()), count: 4 }]);
+        assert_eq!(changes, [ProjectionChange::Said { text: Some("a b".to_owned()), count: 4 }]);
         let typed: qd_wire::Message = serde_json::from_str(message).unwrap();
         assert_eq!(row.content, typed.flattened_text());
         assert_eq!((row.idx, row.tokens, row.cost_usd), (3, Some(5), Some(0.5)));
@@ -349,7 +356,7 @@ mod tests {
     #[test]
     fn lists_learn_of_branches_programs_and_fatal_errors() {
         let patch = |event: &str, body: &str| match read_record(2, event, body).1 {
-            Some(Effect::SessionPatch(patch)) => *patch,
+            Some(RecordEffect::SessionPatch(patch)) => *patch,
             other => panic!("{other:?}"),
         };
         assert_eq!(patch("session.branch_changed", r#"{"branch":"main"}"#).branch.as_deref(), Some("main"));

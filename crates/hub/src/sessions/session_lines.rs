@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 
 use qd_core::projection::{Projection, one_line};
-use qd_store::{HubSession, Totals};
+use qd_store::{HubSession, SessionTotals};
 use qd_wire::data::{SessionStatus, SessionSummary};
 
 use crate::hub::Hub;
@@ -24,7 +24,7 @@ impl SessionEntry {
         self.projection().set_status(status)
     }
 
-    pub(crate) fn set_totals(&self, totals: Totals) {
+    pub(crate) fn set_totals(&self, totals: SessionTotals) {
         let (tokens, cost_usd) = usage(totals);
         self.projection().set_usage(tokens, cost_usd);
     }
@@ -59,7 +59,7 @@ impl Hub {
     }
 }
 
-fn usage(totals: Totals) -> (Option<u64>, Option<f64>) {
+fn usage(totals: SessionTotals) -> (Option<u64>, Option<f64>) {
     let tokens = u64::try_from(totals.tokens).ok().filter(|tokens| *tokens > 0);
     (tokens, Some(totals.cost_usd).filter(|cost| *cost > 0.0))
 }

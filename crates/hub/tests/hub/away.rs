@@ -65,7 +65,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     client.command("d", "t", "session.delete", json!({})).await;
     soon("the name to be taken", async { while prompt_code(&mut other).await != "session_not_found" {} })
         .await;
-    assert!(world.store.buried_sessions("far").await.unwrap().is_empty(), "the records come first");
+    assert!(world.store.deleted_sessions_of("far").await.unwrap().is_empty(), "the records come first");
     world.store.set_full_for_tests(false).await.unwrap();
     let response = loop {
         let frame = client.next().await;
@@ -84,7 +84,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     assert_eq!(order["id"], "bury:t");
     far.answer(&order, "null").await;
     soon("the name to be free", async {
-        while !world.store.buried_sessions("far").await.unwrap().is_empty() {}
+        while !world.store.deleted_sessions_of("far").await.unwrap().is_empty() {}
     })
     .await;
     soon("a new session of the name", async {

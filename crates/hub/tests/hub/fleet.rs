@@ -255,13 +255,13 @@ async fn a_session_deleted_while_its_runner_is_away_stays_deleted() {
         assert_eq!((&order["cmd"], &order["session_id"]), (&json!("session.delete"), &json!("t")));
         assert_eq!(order["id"], "bury:t");
         assert_eq!(far.line_of("ack").await["session_id"], other, "events of the deleted one are skipped");
-        assert_eq!(world.store.buried_sessions("far").await.unwrap(), ["t"]);
+        assert_eq!(world.store.deleted_sessions_of("far").await.unwrap(), ["t"]);
     }
     let (mut far, _) = world.come("far", &[("t", 5), ("u", 1), ("v", 1)]).await;
     let order = far.command().await;
     far.answer(&order, "null").await;
     soon("the name to be free", async {
-        while !world.store.buried_sessions("far").await.unwrap().is_empty() {}
+        while !world.store.deleted_sessions_of("far").await.unwrap().is_empty() {}
     })
     .await;
     assert!(world.stored("t").await.is_none());
@@ -273,7 +273,7 @@ async fn a_tombstone_goes_when_the_runner_no_longer_has_the_session() {
     let world = away_world().await;
     delete(&mut world.client().await, "t").await;
     let (mut far, _) = world.come("far", &[]).await;
-    assert!(world.store.buried_sessions("far").await.unwrap().is_empty());
+    assert!(world.store.deleted_sessions_of("far").await.unwrap().is_empty());
     far.say(&created("t")).await;
     assert_eq!(far.line_of("ack").await["session_id"], "t", "the name is free again");
     world.stop().await;

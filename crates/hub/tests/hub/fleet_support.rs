@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_link::runner::{Connect, RunnerDialer};
+use qd_link::runner::{HubConnector, RunnerDialer};
 use qd_link::url::ServerUrl;
 use qd_store::RunnerRow;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use qd_hub::INVITES_MAX;
 use qd_link::clock;
-use qd_link::runner::{Connect, ConnectFailure, RunnerDialer};
+use qd_link::runner::{ConnectFailure, HubConnector, RunnerDialer};
 use qd_link::url::ServerUrl;
 use qd_wire::ErrorCode;
 use serde_json::{Value, json};

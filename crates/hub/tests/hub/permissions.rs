@@ -7,7 +7,7 @@ use qd_hub::Limits;
 use qd_wire::command_table::{self, COMMANDS, Permission};
 use qd_wire::people::{Permissions, Role};
 use qd_wire::pi_server::COMMANDS as PI_COMMANDS;
-use qd_wire::run_protocol::{TYPES, Way};
+use qd_wire::run_protocol::{MessageDirection, TYPES};
 use serde_json::{Value, json};
 
 use crate::people::{add_person, call, log_in};
@@ -272,7 +272,8 @@ async fn every_command_asks_for_its_permission_on_the_run_face() {
     let time = "2026-01-01T00:00:00Z";
     let data = json!({"host_id":"r1","input_id":"i","text":"x","actor":"web","signal":"int","path":"a","q":"x",
         "content":"c","cmd":"ls","tool":"sh","cols":80,"rows":24});
-    let rows = || TYPES.iter().filter(|row| matches!(row.way, Way::Command | Way::Rpc));
+    let rows =
+        || TYPES.iter().filter(|row| matches!(row.way, MessageDirection::Command | MessageDirection::Rpc));
     assert!(rows().count() > 15);
     for access in &all {
         let mut client = world.try_client_at("/ws/app", &access.token).await.unwrap();

@@ -4,7 +4,7 @@ use qd_hub::Limits;
 use qd_wire::command_table::Permission;
 use qd_wire::people::Role;
 use qd_wire::rest::ROUTES;
-use qd_wire::rest::table::{Access, Body, Route};
+use qd_wire::rest::table::{Route, RouteAccess, RouteBody};
 use serde_json::Value;
 
 use crate::people::{add_person, call, log_in};
@@ -21,7 +21,7 @@ fn filled(route: &Route) -> String {
 }
 
 fn body(route: &Route) -> &'static str {
-    if matches!(route.body, Body::None) { "" } else { "{}" }
+    if matches!(route.body, RouteBody::None) { "" } else { "{}" }
 }
 
 async fn ask(world: &World, token: Option<&str>, route: &Route) -> (u16, Value) {
@@ -65,7 +65,7 @@ async fn every_route_asks_for_what_the_table_says() {
     let blind = blind["token"].as_str().unwrap();
     for route in ROUTES {
         let (status, answer) = ask(&world, None, route).await;
-        let is_open = route.access == Access::Open;
+        let is_open = route.access == RouteAccess::Open;
         assert_eq!(
             status == 401 && answer["code"] == "not_logged_in",
             !is_open,
@@ -73,7 +73,7 @@ async fn every_route_asks_for_what_the_table_says() {
             route.method,
             route.path
         );
-        let Access::Needs(permission) = route.access else { continue };
+        let RouteAccess::Needs(permission) = route.access else { continue };
         for (role, token) in &people {
             let (status, answer) = ask(&world, Some(token), route).await;
             let may = role.permissions().contains(permission);

@@ -1,7 +1,7 @@
 //! The codes of what REST calls refuse, with statuses that were there before the codes.
 
 use futures_util::future::join_all;
-use qd_store::{ACCESS_TOKENS_MAX, AccessToken, PEOPLE_MAX, PersonRow};
+use qd_store::{ACCESS_TOKENS_MAX, AccessTokenRow, PEOPLE_MAX, PersonRow};
 use serde_json::{Value, json};
 
 use crate::people::{add_person, call};
@@ -90,7 +90,7 @@ async fn a_limit_that_waiting_does_not_lift_is_told_as_such() {
         role: "viewer".to_owned(),
         ..PersonRow::default()
     });
-    let tokens = numbers.map(|number| AccessToken {
+    let tokens = numbers.map(|number| AccessTokenRow {
         name: format!("t{number}"),
         token_hash: number.to_le_bytes().to_vec(),
         owner: None,

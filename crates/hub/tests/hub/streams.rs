@@ -4,7 +4,7 @@ use std::io;
 
 use futures_util::{SinkExt, StreamExt};
 use qd_hub::{HubConfig, Listen, LoginCodes, OwnerToken, serve};
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 use tokio::io::{BufStream, DuplexStream};
@@ -20,7 +20,7 @@ const PIPE_BYTES: usize = 32;
 struct Pipes(mpsc::Receiver<DuplexStream>);
 
 impl Listen for Pipes {
-    async fn accept(&mut self) -> io::Result<(BoxedIo, String)> {
+    async fn accept(&mut self) -> io::Result<(BoxedStream, String)> {
         match self.0.recv().await {
             // Like TLS, it keeps back what it has taken until it is told to send it.
             Some(stream) => Ok((Box::new(BufStream::new(stream)), "pipe".to_owned())),

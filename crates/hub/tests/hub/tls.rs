@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
 use qd_hub::{HubTls, tls};
-use qd_link::net::{BoxedIo, Dial, TcpDial};
-use qd_link::runner::{Connect, RunnerDialer};
+use qd_link::net::{BoxedStream, Dial, TcpDial};
+use qd_link::runner::{HubConnector, RunnerDialer};
 use qd_link::tls::{Fingerprint, Trust, client};
 use qd_link::url::ServerUrl;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn start() -> (World, HubTls) {
 }
 
 impl World {
-    async fn secure(&self, trust: &Trust) -> Result<BoxedIo, String> {
+    async fn secure(&self, trust: &Trust) -> Result<BoxedStream, String> {
         let stream = TcpDial.dial(&self.address.to_string()).await.unwrap();
         soon("a handshake", client(stream, "127.0.0.1", trust)).await.map_err(|error| error.to_string())
     }

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 
 use super::connect::{ConnectError, ConnectOptions};
-use super::cursor::{Admission, Cursor};
+use super::cursor::{CursorVerdict, SessionCursor};
 use super::frame::{Frame, FrameKind};
 use super::queue::FrameQueue;
-use super::request::Request;
+use super::request::ClientRequest;
 use super::{CallError, MuxClient};
 
 /// How often a re-attach may be refused before we believe it: a hub that just restarted may wait for its runner.
@@ -30,7 +30,7 @@ const RESYNC: &str = "session.resync";
 /// Which session to follow.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "one is made for each session that is followed")]
-pub enum Start {
+pub enum AttachStart {
     /// An existing one; `after` is the last record the caller has.
     Attach { session_id: String, after: Option<u64> },
     /// A new one.
@@ -39,7 +39,7 @@ pub enum Start {
 
 /// What the follower of a session learns.
 #[derive(Debug)]
-pub enum Update {
+pub enum AttachmentUpdate {
     /// Attached, again attached, or resynced. Of a snapshot the messages not yet seen are in it.
     Attached(Box<AttachData>),
     /// An event, each record and each message exactly once. `frame` is its text where it was passed on as it came.
@@ -68,14 +68,14 @@ pub enum AttachError {
 pub struct Attachment {
     options: ConnectOptions,
     session_id: String,
-    cursor: Cursor,
+    cursor: SessionCursor,
     connection: Option<FrameQueue>,
     /// The posted attach whose answer has not come; events before it belong to an older subscription.
     awaited: Option<u64>,
     /// The message being generated, to be caught up with once the replay reached this record.
     deferred: Option<(u64, Partial, EventEnvelope)>,
-    unreadable: Unreadable,
-    ready: VecDeque<Update>,
+    unreadable: UnreadableFrames,
+    ready: VecDeque<AttachmentUpdate>,
     backoff: Backoff,
     refusals: u32,
     retry_at: Option<Instant>,
@@ -84,7 +84,7 @@ pub struct Attachment {
 
 /// What is known about the event frames that could not be read.
 #[derive(Default)]
-struct Unreadable {
+struct UnreadableFrames {
     frames: u64,
     /// One came since the last hole was asked for that did not even say which record it is.
     has_unnumbered: bool,
@@ -96,7 +96,7 @@ impl Attachment {
     /// Connects and attaches; the first update is `Attached`. `random` spreads the reconnects of many clients.
     pub async fn open(
         options: ConnectOptions,
-        start: Start,
+        start: AttachStart,
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Attachment, AttachError> {
         let (client, frames) = MuxClient::connect_with(&options).await?;
@@ -108,19 +108,19 @@ impl Attachment {
         options: ConnectOptions,
         client: MuxClient,
         mut frames: FrameQueue,
-        start: Start,
+        start: AttachStart,
         random: Box<dyn FnMut() -> u64 + Send>,
     ) -> Result<Attachment, AttachError> {
         let (session_id, after, request) = match start {
-            Start::Attach { session_id, after } => {
+            AttachStart::Attach { session_id, after } => {
                 let request = attach_request(&session_id, after);
                 (Some(session_id), after, request)
             }
-            Start::Create { session_id, config, idempotency_key } => {
+            AttachStart::Create { session_id, config, idempotency_key } => {
                 let command = Command::SessionCreate(SessionCreateParams { config, check_only: None });
                 let mut request = match &session_id {
-                    Some(session_id) => Request::session(session_id, command),
-                    None => Request::anywhere(command),
+                    Some(session_id) => ClientRequest::session(session_id, command),
+                    None => ClientRequest::anywhere(command),
                 };
                 if let Some(key) = idempotency_key {
                     request = request.idempotency_key(key);
@@ -145,11 +145,11 @@ impl Attachment {
         let mut attachment = Attachment {
             options,
             session_id,
-            cursor: Cursor::after(after),
+            cursor: SessionCursor::after(after),
             connection: Some(frames),
             awaited: None,
             deferred: None,
-            unreadable: Unreadable::default(),
+            unreadable: UnreadableFrames::default(),
             ready: VecDeque::new(),
             // Whoever was attached once stays: the hub may be away for as long as its machine is.
             backoff: Backoff::new(REATTACH_PAUSE_MAX),
@@ -182,7 +182,7 @@ impl Attachment {
     }
 
     /// The next update. Safe to drop and call again.
-    pub async fn next(&mut self) -> Result<Update, AttachError> {
+    pub async fn next(&mut self) -> Result<AttachmentUpdate, AttachError> {
         loop {
             if let Some(update) = self.ready.pop_front() {
                 return Ok(update);
@@ -214,7 +214,7 @@ impl Attachment {
             FrameKind::Response(_) => {}
             FrameKind::System => {
                 if let Ok(event) = frame.system() {
-                    self.ready.push_back(Update::System(event));
+                    self.ready.push_back(AttachmentUpdate::System(event));
                 }
             }
             FrameKind::Event if self.awaited.is_none() => self.take_event(frame).await,
@@ -240,12 +240,14 @@ impl Attachment {
         }
         self.give_up_unreadable_before(event.seq);
         match self.cursor.admit(&mut event) {
-            Admission::New => {
-                self.ready.push_back(Update::Event { event: Box::new(event), frame: Some(frame) })
+            CursorVerdict::New => {
+                self.ready.push_back(AttachmentUpdate::Event { event: Box::new(event), frame: Some(frame) })
             }
-            Admission::Trimmed => self.ready.push_back(Update::Event { event: Box::new(event), frame: None }),
-            Admission::Known => {}
-            Admission::Hole { .. } => self.ask_for_missing().await,
+            CursorVerdict::Trimmed => {
+                self.ready.push_back(AttachmentUpdate::Event { event: Box::new(event), frame: None })
+            }
+            CursorVerdict::Known => {}
+            CursorVerdict::Hole { .. } => self.ask_for_missing().await,
         }
         self.catch_up_when_due();
     }
@@ -273,7 +275,7 @@ impl Attachment {
         self.unreadable.has_unnumbered |= !is_numbered;
         self.give_up_unreadable_before(head.seq);
         if let Some(seq) = head.seq
-            && let Admission::Hole { .. } = self.cursor.admit_number(seq)
+            && let CursorVerdict::Hole { .. } = self.cursor.admit_number(seq)
         {
             self.ask_for_missing().await;
         }
@@ -315,7 +317,7 @@ impl Attachment {
             payload: EventPayload::Known(Event::AgentIdle { reason: None, message_version: None }),
         };
         self.deferred = attach.partial.clone().map(|partial| (due, partial, head));
-        self.ready.push_back(Update::Attached(Box::new(attach)));
+        self.ready.push_back(AttachmentUpdate::Attached(Box::new(attach)));
         self.catch_up_when_due();
     }
 
@@ -323,7 +325,7 @@ impl Attachment {
         let reached = self.cursor.last_seq().unwrap_or(u64::MAX);
         let Some((_, partial, head)) = self.deferred.take_if(|(due, ..)| *due <= reached) else { return };
         for event in self.cursor.catch_up(&head, &partial) {
-            self.ready.push_back(Update::Event { event: Box::new(event), frame: None });
+            self.ready.push_back(AttachmentUpdate::Event { event: Box::new(event), frame: None });
         }
     }
 
@@ -342,7 +344,7 @@ impl Attachment {
         let random = (self.random)();
         let retry_in = self.backoff.next_delay(random);
         self.retry_at = Some(Instant::now() + retry_in);
-        self.ready.push_back(Update::Disconnected { reason, retry_in });
+        self.ready.push_back(AttachmentUpdate::Disconnected { reason, retry_in });
     }
 
     async fn reconnect(&mut self) -> Result<(), AttachError> {
@@ -368,8 +370,8 @@ impl Attachment {
     }
 }
 
-fn attach_request(session_id: &str, after: Option<u64>) -> Request {
-    Request::session(session_id, Command::SessionAttach(SessionAttachParams { after }))
+fn attach_request(session_id: &str, after: Option<u64>) -> ClientRequest {
+    ClientRequest::session(session_id, Command::SessionAttach(SessionAttachParams { after }))
 }
 
 /// The attach data of an answer, and the session's id where it was created.

@@ -162,14 +162,14 @@ async fn a_disconnect_after_any_frame_loses_and_repeats_nothing() {
         let (listener, url) = listen().await;
         let connections = Arc::new(AtomicUsize::new(0));
         let server = tokio::spawn(serve(listener, 0, frames_per_connection, connections.clone()));
-        let start = Start::Attach { session_id: "s".into(), after: Some(0) };
+        let start = AttachStart::Attach { session_id: "s".into(), after: Some(0) };
         let options = ConnectOptions::new(&url, "t");
         let mut attachment = Attachment::open(options, start, Box::new(|| 0)).await.unwrap();
         attachment.backoff = Backoff::new(Duration::from_millis(1));
         let (mut seqs, mut texts) = (Vec::new(), std::collections::BTreeMap::<String, String>::new());
         loop {
             let update = attachment.next().await.unwrap();
-            let Update::Event { event, .. } = update else { continue };
+            let AttachmentUpdate::Event { event, .. } = update else { continue };
             seqs.extend(event.seq);
             match event.payload {
                 EventPayload::Known(Event::TextDelta { message_id, delta, .. }) => {
@@ -200,22 +200,22 @@ async fn a_reconnect_after_an_attach_without_cursor_shows_no_message_twice() {
         for frames_per_connection in 1..=script_length - position + 2 {
             let (listener, url) = listen().await;
             let server = tokio::spawn(serve(listener, position, frames_per_connection, Arc::default()));
-            let start = Start::Attach { session_id: "s".into(), after: None };
+            let start = AttachStart::Attach { session_id: "s".into(), after: None };
             let mut attachment =
                 Attachment::open(ConnectOptions::new(&url, "t"), start, Box::new(|| 0)).await.unwrap();
             attachment.backoff = Backoff::new(Duration::from_millis(1));
             let mut seen = Vec::new();
             loop {
                 match attachment.next().await.unwrap() {
-                    Update::Attached(attach) => {
+                    AttachmentUpdate::Attached(attach) => {
                         seen.extend(attach.messages.unwrap_or_default().into_iter().map(|message| message.id))
                     }
-                    Update::Event { event, .. } => match event.payload {
+                    AttachmentUpdate::Event { event, .. } => match event.payload {
                         EventPayload::Known(Event::MessageEnd { message }) => seen.push(message.id),
                         EventPayload::Known(Event::AgentIdle { .. }) => break,
                         _ => {}
                     },
-                    Update::System(_) | Update::Disconnected { .. } => {}
+                    AttachmentUpdate::System(_) | AttachmentUpdate::Disconnected { .. } => {}
                 }
             }
             assert_eq!(seen, ["m0", "m1", "m2"], "from {position}, {frames_per_connection} frames");
@@ -256,14 +256,14 @@ async fn a_resync_gives_the_missed_records_before_the_message_being_generated() 
         }
         while let Some(Ok(_)) = socket.next().await {}
     });
-    let start = Start::Attach { session_id: "s".into(), after: Some(0) };
+    let start = AttachStart::Attach { session_id: "s".into(), after: Some(0) };
     let mut attachment =
         Attachment::open(ConnectOptions::new(&url, "t"), start, Box::new(|| 0)).await.unwrap();
     let mut seen = Vec::new();
     while attachment.last_seq() != Some(4) || !attachment.ready.is_empty() {
         seen.push(match attachment.next().await.unwrap() {
-            Update::Attached(attach) => format!("attached at {}", attach.seq),
-            Update::Event { event, .. } => match (event.seq, event.payload) {
+            AttachmentUpdate::Attached(attach) => format!("attached at {}", attach.seq),
+            AttachmentUpdate::Event { event, .. } => match (event.seq, event.payload) {
                 (Some(seq), _) => format!("record {seq}"),
                 (None, EventPayload::Known(Event::MessageStart { message_id, .. })) => message_id,
                 (None, EventPayload::Known(Event::TextDelta { delta, .. })) => delta,

@@ -10,8 +10,8 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 
 use super::frame::Frame;
-use crate::net::{BoxedIo, Dial, TcpDial};
-use crate::open::{OpenError, Route, end_of_connection};
+use crate::net::{BoxedStream, Dial, TcpDial};
+use crate::open::{OpenError, ServerRoute, end_of_connection};
 use crate::tls::Trust;
 use crate::url::{BadUrl, ServerUrl};
 
@@ -102,7 +102,7 @@ impl ConnectError {
 pub(super) async fn open(
     url: &ServerUrl,
     options: &ConnectOptions,
-) -> Result<(WebSocketStream<BoxedIo>, ServerInfo), ConnectError> {
+) -> Result<(WebSocketStream<BoxedStream>, ServerInfo), ConnectError> {
     let address = url.address();
     match tokio::time::timeout(options.timeout, open_at(url, &address, options)).await {
         Ok(result) => result,
@@ -114,12 +114,12 @@ async fn open_at(
     url: &ServerUrl,
     address: &str,
     options: &ConnectOptions,
-) -> Result<(WebSocketStream<BoxedIo>, ServerInfo), ConnectError> {
+) -> Result<(WebSocketStream<BoxedStream>, ServerInfo), ConnectError> {
     let config = WebSocketConfig::default()
         .read_buffer_size(options.read_buffer_bytes)
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let route = Route { url, trust: &options.trust, dial: &*options.dial };
+    let route = ServerRoute { url, trust: &options.trust, dial: &*options.dial };
     let mut socket = route
         .websocket(MUX_PATH, &options.token, &[], config)
         .await
@@ -130,7 +130,7 @@ async fn open_at(
 
 async fn first_frame(
     address: &str,
-    socket: &mut WebSocketStream<BoxedIo>,
+    socket: &mut WebSocketStream<BoxedStream>,
 ) -> Result<ServerInfo, ConnectError> {
     let stranger = |reason: String| ConnectError::NotQuarterdeck { address: address.to_owned(), reason };
     let gone = |source| ConnectError::Unreachable { address: address.to_owned(), source };

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::client::MuxClient;
-use crate::net::Dialing;
+use crate::net::DialFuture;
 use crate::tls::tests::Identity;
 
 const CONNECTED: &str = r#"{"channel":"system","type":"connected","protocol_version":"1.0.0","server_version":"t","connection_id":"c9"}"#;
@@ -57,7 +57,7 @@ async fn a_hub_is_reached_over_tls_when_its_certificate_counts() {
 async fn the_network_is_the_one_that_was_given() {
     struct Recorded(Mutex<Vec<String>>);
     impl Dial for Recorded {
-        fn dial(&self, address: &str) -> Dialing {
+        fn dial(&self, address: &str) -> DialFuture {
             self.0.lock().unwrap().push(address.to_owned());
             Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
         }
@@ -81,10 +81,10 @@ where
     F: Fn(tokio::io::DuplexStream) -> T + Send + Sync + 'static,
     T: Future<Output = ()> + Send + 'static,
 {
-    fn dial(&self, _address: &str) -> Dialing {
+    fn dial(&self, _address: &str) -> DialFuture {
         let (near, far) = tokio::io::duplex(16 * 1024);
         tokio::spawn((self.0)(far));
-        Box::pin(async move { Ok(Box::new(near) as BoxedIo) })
+        Box::pin(async move { Ok(Box::new(near) as BoxedStream) })
     }
 }
 
@@ -163,7 +163,7 @@ where
     F: Fn(WebSocketStream<tokio::io::DuplexStream>) -> T + Clone + Send + Sync + 'static,
     T: Future<Output = ()> + Send,
 {
-    fn dial(&self, _address: &str) -> Dialing {
+    fn dial(&self, _address: &str) -> DialFuture {
         let (near, far) = tokio::io::duplex(16 * 1024);
         let serve = self.0.clone();
         tokio::spawn(async move {
@@ -171,7 +171,7 @@ where
             socket.send(Message::text(CONNECTED)).await.unwrap();
             serve(socket).await;
         });
-        Box::pin(async move { Ok(Box::new(near) as BoxedIo) })
+        Box::pin(async move { Ok(Box::new(near) as BoxedStream) })
     }
 }
 

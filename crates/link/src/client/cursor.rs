@@ -15,7 +15,7 @@ const ENDED_MESSAGES_MAX: usize = 1024;
 
 /// What to do with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum CursorVerdict {
     /// New, as it came.
     New,
     /// New in part: what was seen before has been cut off.
@@ -28,7 +28,7 @@ pub enum Admission {
 
 /// The cursor of one session.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Cursor {
+pub struct SessionCursor {
     last_seq: Option<u64>,
     open: VecDeque<OpenMessage>,
     ended: EndedMessages,
@@ -48,10 +48,10 @@ struct OpenMessage {
     blocks: BTreeMap<u32, u64>,
 }
 
-impl Cursor {
+impl SessionCursor {
     /// A cursor after this record; `None` knows nothing.
-    pub fn after(seq: Option<u64>) -> Cursor {
-        Cursor { last_seq: seq, ..Cursor::default() }
+    pub fn after(seq: Option<u64>) -> SessionCursor {
+        SessionCursor { last_seq: seq, ..SessionCursor::default() }
     }
 
     /// The last record seen, to attach after.
@@ -60,21 +60,21 @@ impl Cursor {
     }
 
     /// Judges an event and remembers it.
-    pub fn admit(&mut self, envelope: &mut EventEnvelope) -> Admission {
+    pub fn admit(&mut self, envelope: &mut EventEnvelope) -> CursorVerdict {
         if let Some(seq) = envelope.seq {
             match self.admit_number(seq) {
-                Admission::New => {}
+                CursorVerdict::New => {}
                 other => return other,
             }
         }
-        let EventPayload::Known(event) = &mut envelope.payload else { return Admission::New };
+        let EventPayload::Known(event) = &mut envelope.payload else { return CursorVerdict::New };
         match event {
             Event::MessageStart { message_id, .. } => {
                 if self.is_ended(message_id) || self.open.iter().any(|open| open.id == *message_id) {
-                    return Admission::Known;
+                    return CursorVerdict::Known;
                 }
                 self.open_message(message_id);
-                Admission::New
+                CursorVerdict::New
             }
             Event::TextDelta { message_id, delta, content_index, offset: Some(offset) }
             | Event::ThinkingDelta { message_id, delta, content_index, offset: Some(offset) }
@@ -83,38 +83,38 @@ impl Cursor {
             }
             Event::ToolCallStart { message_id, content_index, .. } => {
                 if self.is_ended(message_id) || self.has_block(message_id, *content_index) {
-                    return Admission::Known;
+                    return CursorVerdict::Known;
                 }
                 self.open_message(message_id).blocks.insert(*content_index, 0);
-                Admission::New
+                CursorVerdict::New
             }
             Event::MessageEnd { message } => {
                 // A snapshot may be newer than its cursor; then the end of a message in it follows.
-                if self.end_message(&message.id) { Admission::New } else { Admission::Known }
+                if self.end_message(&message.id) { CursorVerdict::New } else { CursorVerdict::Known }
             }
             Event::Messages { messages } => {
                 self.ended = EndedMessages::default();
                 for message in messages.iter() {
                     self.end_message(&message.id);
                 }
-                Admission::New
+                CursorVerdict::New
             }
             Event::SessionNativeChanged { .. } => {
                 self.ended = EndedMessages::default();
-                Admission::New
+                CursorVerdict::New
             }
-            _ => Admission::New,
+            _ => CursorVerdict::New,
         }
     }
 
     /// Judges a record by its number alone and remembers it: all there is of one that cannot be read.
-    pub fn admit_number(&mut self, seq: u64) -> Admission {
+    pub fn admit_number(&mut self, seq: u64) -> CursorVerdict {
         match self.last_seq {
-            Some(last) if seq <= last => return Admission::Known,
-            Some(last) if seq - last > 1 => return Admission::Hole { after: last },
+            Some(last) if seq <= last => return CursorVerdict::Known,
+            Some(last) if seq - last > 1 => return CursorVerdict::Hole { after: last },
             Some(_) | None => self.last_seq = Some(seq),
         }
-        Admission::New
+        CursorVerdict::New
     }
 
     /// Gives up the records before this one: what is missing of them will not come.
@@ -148,12 +148,12 @@ impl Cursor {
     pub fn catch_up(&mut self, head: &EventEnvelope, partial: &Partial) -> Vec<EventEnvelope> {
         let mut events = Vec::new();
         let Some(message) = &partial.message else { return events };
-        let mut push = |cursor: &mut Cursor, event| {
+        let mut push = |cursor: &mut SessionCursor, event| {
             let mut envelope =
                 EventEnvelope { seq: None, payload: EventPayload::Known(event), ..head.clone() };
             match cursor.admit(&mut envelope) {
-                Admission::New | Admission::Trimmed => events.push(envelope),
-                Admission::Known | Admission::Hole { .. } => {}
+                CursorVerdict::New | CursorVerdict::Trimmed => events.push(envelope),
+                CursorVerdict::Known | CursorVerdict::Hole { .. } => {}
             }
         };
         let message_id = &message.message_id;
@@ -173,25 +173,25 @@ impl Cursor {
         index: u32,
         delta: &mut String,
         offset: &mut u64,
-    ) -> Admission {
+    ) -> CursorVerdict {
         if self.is_ended(message_id) {
-            return Admission::Known;
+            return CursorVerdict::Known;
         }
         let seen = self.open_message(message_id).blocks.entry(index).or_insert(0);
         let length = delta.chars().count() as u64;
         let end = *offset + length;
         if *offset >= *seen {
             *seen = end;
-            return Admission::New;
+            return CursorVerdict::New;
         }
         if end <= *seen {
-            return Admission::Known;
+            return CursorVerdict::Known;
         }
         let cut = usize::try_from(*seen - *offset).unwrap_or(usize::MAX);
         *delta = delta.chars().skip(cut).collect();
         *offset = *seen;
         *seen = end;
-        Admission::Trimmed
+        CursorVerdict::Trimmed
     }
 
     fn open_message(&mut self, id: &str) -> &mut OpenMessage {

@@ -27,36 +27,36 @@ fn message_end(seq: u64, id: &str, idx: u64) -> EventEnvelope {
 
 #[test]
 fn records_pass_once_and_holes_are_seen() {
-    let mut cursor = Cursor::after(Some(4));
-    assert_eq!(cursor.admit(&mut record(4)), Admission::Known);
-    assert_eq!(cursor.admit(&mut record(5)), Admission::New);
-    assert_eq!(cursor.admit(&mut record(7)), Admission::Hole { after: 5 });
-    assert_eq!(cursor.admit(&mut record(6)), Admission::New);
+    let mut cursor = SessionCursor::after(Some(4));
+    assert_eq!(cursor.admit(&mut record(4)), CursorVerdict::Known);
+    assert_eq!(cursor.admit(&mut record(5)), CursorVerdict::New);
+    assert_eq!(cursor.admit(&mut record(7)), CursorVerdict::Hole { after: 5 });
+    assert_eq!(cursor.admit(&mut record(6)), CursorVerdict::New);
     assert_eq!(cursor.last_seq(), Some(6));
 }
 
 #[test]
 fn deltas_are_cut_where_they_overlap() {
-    let mut cursor = Cursor::default();
-    assert_eq!(cursor.admit(&mut delta(0, "añb")), Admission::New);
-    assert_eq!(cursor.admit(&mut delta(1, "ñb")), Admission::Known);
+    let mut cursor = SessionCursor::default();
+    assert_eq!(cursor.admit(&mut delta(0, "añb")), CursorVerdict::New);
+    assert_eq!(cursor.admit(&mut delta(1, "ñb")), CursorVerdict::Known);
     let mut overlapping = delta(2, "bcd");
-    assert_eq!(cursor.admit(&mut overlapping), Admission::Trimmed);
+    assert_eq!(cursor.admit(&mut overlapping), CursorVerdict::Trimmed);
     assert_eq!(overlapping, delta(3, "cd"));
-    assert_eq!(cursor.admit(&mut message_end(1, "m1", 0)), Admission::New);
-    assert_eq!(cursor.admit(&mut delta(5, "late")), Admission::Known);
+    assert_eq!(cursor.admit(&mut message_end(1, "m1", 0)), CursorVerdict::New);
+    assert_eq!(cursor.admit(&mut delta(5, "late")), CursorVerdict::Known);
 }
 
 #[test]
 fn a_partial_message_continues_what_was_seen() {
-    let mut cursor = Cursor::default();
+    let mut cursor = SessionCursor::default();
     assert_eq!(
         cursor.admit(&mut envelope(
             json!({"event":"stream.message_start","message_id":"m1","role":"assistant"})
         )),
-        Admission::New
+        CursorVerdict::New
     );
-    assert_eq!(cursor.admit(&mut delta(0, "one ")), Admission::New);
+    assert_eq!(cursor.admit(&mut delta(0, "one ")), CursorVerdict::New);
     let partial: Partial =
         serde_json::from_value(json!({"message":{"message_id":"m1","role":"assistant","blocks":[
         {"content_index":0,"kind":"text","text":"one two","offset":7},
@@ -70,7 +70,7 @@ fn a_partial_message_continues_what_was_seen() {
     assert_eq!(names[1]["event"], "stream.tool_call_start");
     assert_eq!(names[2]["event"], "stream.tool_call_delta");
     assert_eq!(cursor.catch_up(&head, &partial), Vec::new());
-    assert_eq!(cursor.admit(&mut delta(7, " three")), Admission::New);
+    assert_eq!(cursor.admit(&mut delta(7, " three")), CursorVerdict::New);
 }
 
 fn attach(fields: Value) -> AttachData {
@@ -93,23 +93,23 @@ fn kept(attach: AttachData) -> Vec<String> {
 
 #[test]
 fn a_gap_moves_the_cursor_and_keeps_only_new_messages() {
-    let mut cursor = Cursor::after(Some(1));
-    assert_eq!(cursor.admit(&mut message_end(2, "m0", 0)), Admission::New);
+    let mut cursor = SessionCursor::after(Some(1));
+    assert_eq!(cursor.admit(&mut message_end(2, "m0", 0)), CursorVerdict::New);
     let mut gap = snapshot("gap", 9, &["m0", "m1"]);
     assert_eq!(cursor.take_attach(&mut gap), 9);
     assert_eq!(cursor.last_seq(), Some(9));
     assert_eq!(kept(gap), ["m1"]);
-    assert_eq!(cursor.admit(&mut record(9)), Admission::Known);
-    assert_eq!(cursor.admit(&mut record(10)), Admission::New);
+    assert_eq!(cursor.admit(&mut record(9)), CursorVerdict::Known);
+    assert_eq!(cursor.admit(&mut record(10)), CursorVerdict::New);
 }
 
 #[test]
 fn a_snapshot_is_the_cursor_of_one_that_had_none() {
-    let mut cursor = Cursor::default();
+    let mut cursor = SessionCursor::default();
     cursor.take_attach(&mut snapshot("ok", 4, &["m0", "m1"]));
     assert_eq!(cursor.last_seq(), Some(4));
-    assert_eq!(cursor.admit(&mut message_end(5, "m1", 1)), Admission::Known);
-    assert_eq!(cursor.admit(&mut message_end(6, "m2", 2)), Admission::New);
+    assert_eq!(cursor.admit(&mut message_end(5, "m1", 1)), CursorVerdict::Known);
+    assert_eq!(cursor.admit(&mut message_end(6, "m2", 2)), CursorVerdict::New);
     assert_eq!(cursor.last_seq(), Some(6));
     let mut gap = snapshot("gap", 6, &["m0", "m1", "m2"]);
     cursor.take_attach(&mut gap);
@@ -118,13 +118,13 @@ fn a_snapshot_is_the_cursor_of_one_that_had_none() {
 
 #[test]
 fn a_session_made_anew_under_the_same_name_is_shown_whole() {
-    let mut cursor = Cursor::default();
+    let mut cursor = SessionCursor::default();
     cursor.take_attach(&mut snapshot("ok", 40, &["m0", "m1", "m2"]));
     let mut gap = snapshot("gap", 3, &["n0", "n1"]);
     cursor.take_attach(&mut gap);
     assert_eq!(kept(gap), ["n0", "n1"]);
     assert_eq!(cursor.last_seq(), Some(3));
-    assert_eq!(cursor.admit(&mut message_end(4, "n2", 2)), Admission::New);
+    assert_eq!(cursor.admit(&mut message_end(4, "n2", 2)), CursorVerdict::New);
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn a_resync_keeps_the_cursor_and_says_where_its_state_stands() {
     };
     // What was seen: as the hub thinks, less (a hole will show), more, and of another session.
     for (seen, cursor_after) in [(5, 5), (4, 4), (6, 6), (9, 5)] {
-        let mut cursor = Cursor::after(Some(seen));
+        let mut cursor = SessionCursor::after(Some(seen));
         assert_eq!(cursor.take_attach(&mut resync()), 8);
         assert_eq!(cursor.last_seq(), Some(cursor_after), "{seen}");
     }
     // Without records to follow and without messages the cursor is simply new.
-    let mut cursor = Cursor::after(Some(3));
+    let mut cursor = SessionCursor::after(Some(3));
     assert_eq!(cursor.take_attach(&mut attach(json!({"resume":"gap","seq":5}))), 5);
     assert_eq!(cursor.last_seq(), Some(5));
 }
@@ -158,14 +158,14 @@ fn the_memory_of_ended_messages_has_a_bound() {
 
 #[test]
 fn a_record_known_by_its_number_only_moves_the_cursor_as_a_whole_one_does() {
-    let mut cursor = Cursor::after(Some(4));
-    assert_eq!(cursor.admit_number(4), Admission::Known);
-    assert_eq!(cursor.admit_number(6), Admission::Hole { after: 4 });
+    let mut cursor = SessionCursor::after(Some(4));
+    assert_eq!(cursor.admit_number(4), CursorVerdict::Known);
+    assert_eq!(cursor.admit_number(6), CursorVerdict::Hole { after: 4 });
     assert_eq!(cursor.last_seq(), Some(4));
-    assert_eq!(cursor.admit_number(5), Admission::New);
+    assert_eq!(cursor.admit_number(5), CursorVerdict::New);
     cursor.give_up_before(3);
     assert_eq!(cursor.last_seq(), Some(5), "never back");
     cursor.give_up_before(9);
-    assert_eq!(cursor.admit_number(9), Admission::New);
-    assert_eq!(cursor.admit_number(u64::MAX), Admission::Hole { after: 9 });
+    assert_eq!(cursor.admit_number(9), CursorVerdict::New);
+    assert_eq!(cursor.admit_number(u64::MAX), CursorVerdict::Hole { after: 9 });
 }

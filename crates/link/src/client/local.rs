@@ -16,8 +16,8 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use super::connect::{ConnectError, ConnectOptions, ServerInfo};
 use super::frame::Frame;
-use super::queue::Queue;
-use super::tasks::Tasks;
+use super::queue::SharedFrames;
+use super::tasks::ConnectionTasks;
 use crate::memory::{LinkEnd, LinkReceiver, LinkSender};
 use crate::socket::{SocketOptions, over_lines};
 
@@ -50,13 +50,17 @@ pub(super) fn server_info() -> ServerInfo {
     }
 }
 
-pub(super) fn spawn(link: LinkEnd, outgoing: mpsc::Receiver<Message>, queue: Arc<Queue>) -> Tasks {
+pub(super) fn spawn(
+    link: LinkEnd,
+    outgoing: mpsc::Receiver<Message>,
+    queue: Arc<SharedFrames>,
+) -> ConnectionTasks {
     let reader = tokio::spawn(read(link.receiver, queue.clone())).abort_handle();
     tokio::spawn(write(link.sender, outgoing, queue.clone()));
-    Tasks::new(reader, queue)
+    ConnectionTasks::new(reader, queue)
 }
 
-async fn read(mut receiver: LinkReceiver, queue: Arc<Queue>) {
+async fn read(mut receiver: LinkReceiver, queue: Arc<SharedFrames>) {
     let reason = loop {
         let Some(block) = receiver.recv().await else { break receiver.close_reason() };
         if let Err(reason) = accept_block(&block, &queue).await {
@@ -66,7 +70,7 @@ async fn read(mut receiver: LinkReceiver, queue: Arc<Queue>) {
     queue.close(&reason);
 }
 
-async fn accept_block(block: &Bytes, queue: &Queue) -> Result<(), String> {
+async fn accept_block(block: &Bytes, queue: &SharedFrames) -> Result<(), String> {
     for line in block.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let Ok(line) = std::str::from_utf8(line) else {
             tracing::warn!(bytes = line.len(), "the runner sent a line that is not UTF-8; it is left out");
@@ -80,7 +84,7 @@ async fn accept_block(block: &Bytes, queue: &Queue) -> Result<(), String> {
     Ok(())
 }
 
-async fn write(sender: LinkSender, mut outgoing: mpsc::Receiver<Message>, queue: Arc<Queue>) {
+async fn write(sender: LinkSender, mut outgoing: mpsc::Receiver<Message>, queue: Arc<SharedFrames>) {
     while let Some(message) = outgoing.recv().await {
         // The client writes nothing but text.
         let Message::Text(text) = message else { continue };
@@ -137,11 +141,11 @@ fn frame_of(line: &str) -> Option<Utf8Bytes> {
         return Some(format!("{RESPONSE_FRAME_PREFIX}{rest}").into());
     }
     #[derive(Deserialize)]
-    struct Head<'a> {
+    struct LineHead<'a> {
         #[serde(rename = "type", borrow)]
         kind: Cow<'a, str>,
     }
-    let head = serde_json::from_str::<Head<'_>>(line).ok()?;
+    let head = serde_json::from_str::<LineHead<'_>>(line).ok()?;
     if !matches!(&*head.kind, "event" | "response" | "progress" | "error") {
         return None;
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 
 use super::*;
-use crate::client::{CallError, FrameKind, MuxClient, Request};
+use crate::client::{CallError, ClientRequest, FrameKind, MuxClient};
 
 /// A path of its own for each test, removed with it.
 struct SocketPath(PathBuf);
@@ -60,7 +60,7 @@ async fn commands_events_and_answers_pass_a_runners_socket() {
     let runner = tokio::spawn(echo_commands(UnixListener::bind(&path.0).unwrap(), 3));
     let (client, mut frames) = MuxClient::connect(&path.url(), "").await.unwrap();
     assert_eq!(client.server().connection_id, "local");
-    let request = Request::session("s", Command::ListSessions(NoParams {}));
+    let request = ClientRequest::session("s", Command::ListSessions(NoParams {}));
     let answer = client.call(&request).await.unwrap();
     assert!(answer.success);
     assert_eq!(answer.data.unwrap()["session_id"], "s");

@@ -18,14 +18,14 @@ pub const OVERFLOW_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The frames of one connection, in the order they came. Answers to [`MuxClient::call`] are not among them.
 pub struct FrameQueue {
-    queue: Arc<Queue>,
+    queue: Arc<SharedFrames>,
     /// What was taken from the shared queue in one go.
     taken: VecDeque<Frame>,
     client: MuxClient,
 }
 
 impl FrameQueue {
-    pub(super) fn new(queue: Arc<Queue>, client: MuxClient) -> FrameQueue {
+    pub(super) fn new(queue: Arc<SharedFrames>, client: MuxClient) -> FrameQueue {
         FrameQueue { queue, taken: VecDeque::new(), client }
     }
 
@@ -65,30 +65,30 @@ impl FrameQueue {
     }
 }
 
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct SharedFrames {
+    state: Mutex<SharedFramesState>,
     arrival: Notify,
     room: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct SharedFramesState {
     frames: VecDeque<Frame>,
     bytes: usize,
     pending: HashMap<u64, oneshot::Sender<Frame>>,
     closed: Option<String>,
 }
 
-impl State {
+impl SharedFramesState {
     fn has_room(&self) -> bool {
         let fits = self.frames.len() < FRAMES_MAX && self.bytes < FRAMES_BYTES_MAX;
         fits || !self.pending.is_empty() || self.closed.is_some()
     }
 }
 
-impl Queue {
-    pub(super) fn new() -> Arc<Queue> {
-        Arc::new(Queue { state: Mutex::default(), arrival: Notify::new(), room: Notify::new() })
+impl SharedFrames {
+    pub(super) fn new() -> Arc<SharedFrames> {
+        Arc::new(SharedFrames { state: Mutex::default(), arrival: Notify::new(), room: Notify::new() })
     }
 
     /// Puts a frame where it belongs and says whether there is room for the next one; an error says why the
@@ -178,7 +178,7 @@ impl Queue {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SharedFramesState> {
         // The state is whole between any two statements here, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,8 +192,8 @@ mod tests {
     fn large_frames_fill_the_queue_as_many_do() {
         const FRAME_BYTES: usize = 1024 * 1024;
         let large = Frame::new("x".repeat(FRAME_BYTES));
-        let queue = Queue::new();
-        let taken = |queue: &Queue| (1..).find(|_| queue.accept(large.clone()) != Ok(true)).unwrap();
+        let queue = SharedFrames::new();
+        let taken = |queue: &SharedFrames| (1..).find(|_| queue.accept(large.clone()) != Ok(true)).unwrap();
         assert_eq!(taken(&queue), FRAMES_BYTES_MAX / FRAME_BYTES);
         assert!(!queue.has_room());
         // A call waits: its answer stands behind the frames, so they are taken until it is too much.

@@ -5,26 +5,26 @@ use qd_wire::{Command, SYSTEM_SESSION};
 
 /// A command with its envelope; the connection adds the id.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ClientRequest {
     frame: ClientFrame,
 }
 
-impl Request {
+impl ClientRequest {
     /// A command to one session.
-    pub fn session(session_id: impl Into<String>, command: Command) -> Request {
+    pub fn session(session_id: impl Into<String>, command: Command) -> ClientRequest {
         let mut request = Self::anywhere(command);
         request.frame.session_id = Some(session_id.into());
         request
     }
 
     /// A command that belongs to no session (lists, search).
-    pub fn system(command: Command) -> Request {
+    pub fn system(command: Command) -> ClientRequest {
         Self::session(SYSTEM_SESSION, command)
     }
 
     /// A command that names no session: `session.create` whose id the server mints.
-    pub fn anywhere(command: Command) -> Request {
-        Request {
+    pub fn anywhere(command: Command) -> ClientRequest {
+        ClientRequest {
             frame: ClientFrame {
                 channel: Channel::Agent,
                 id: None,
@@ -41,31 +41,31 @@ impl Request {
     }
 
     /// The same key runs at most once, so a command whose answer was lost may be sent again.
-    pub fn idempotency_key(mut self, key: impl Into<String>) -> Request {
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> ClientRequest {
         self.frame.idempotency_key = Some(key.into());
         self
     }
 
     /// Runs on this runner.
-    pub fn runner(mut self, runner_id: impl Into<String>) -> Request {
+    pub fn runner(mut self, runner_id: impl Into<String>) -> ClientRequest {
         self.frame.runner_id = Some(runner_id.into());
         self
     }
 
     /// Runs after the commands with these ids have succeeded.
-    pub fn depends_on(mut self, ids: Vec<String>) -> Request {
+    pub fn depends_on(mut self, ids: Vec<String>) -> ClientRequest {
         self.frame.depends_on = Some(ids);
         self
     }
 
     /// Runs only when the session's version is this.
-    pub fn if_session_version(mut self, version: u64) -> Request {
+    pub fn if_session_version(mut self, version: u64) -> ClientRequest {
         self.frame.if_session_version = Some(version);
         self
     }
 
     /// Waits for a runner that is away, at most so many milliseconds; without a number as long as the hub sees fit.
-    pub fn wait(mut self, wait_ms: Option<u64>) -> Request {
+    pub fn wait(mut self, wait_ms: Option<u64>) -> ClientRequest {
         self.frame.wait = Some(true);
         self.frame.wait_ms = wait_ms;
         self
@@ -93,13 +93,14 @@ mod tests {
     #[test]
     fn a_request_is_one_flat_object() {
         let steer = Command::Steer(SteerParams { message: "left".into(), images: None, client_id: None });
-        let text = Request::session("s1", steer).idempotency_key("k").to_text(3).unwrap();
+        let text = ClientRequest::session("s1", steer).idempotency_key("k").to_text(3).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             value,
             serde_json::json!({"channel":"agent","id":"3","session_id":"s1","idempotency_key":"k","cmd":"steer","message":"left"})
         );
-        let list = Request::system(Command::ListSessions(NoParams {})).wait(Some(5)).to_text(4).unwrap();
+        let list =
+            ClientRequest::system(Command::ListSessions(NoParams {})).wait(Some(5)).to_text(4).unwrap();
         assert!(list.contains("\"_system\""), "{list}");
         assert!(list.contains("\"wait\":true,\"wait_ms\":5"), "{list}");
     }

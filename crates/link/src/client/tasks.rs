@@ -13,21 +13,21 @@ use tokio_tungstenite::tungstenite::{Bytes, Error as WebSocketError, Message};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::frame::Frame;
-use super::queue::Queue;
-use crate::net::BoxedIo;
-use crate::patience::Patience;
+use super::queue::SharedFrames;
+use crate::net::BoxedStream;
+use crate::stall_timeout::StallTimeout;
 
 /// Ping intervals without a sign of life, or without a byte taken, after which the server counts as gone.
 const SILENT_INTERVALS_MAX: u32 = 3;
 
-pub(super) struct Tasks {
+pub(super) struct ConnectionTasks {
     reader: AbortHandle,
-    queue: Arc<Queue>,
+    queue: Arc<SharedFrames>,
 }
 
-impl Tasks {
-    pub(super) fn new(reader: AbortHandle, queue: Arc<Queue>) -> Tasks {
-        Tasks { reader, queue }
+impl ConnectionTasks {
+    pub(super) fn new(reader: AbortHandle, queue: Arc<SharedFrames>) -> ConnectionTasks {
+        ConnectionTasks { reader, queue }
     }
 
     /// Stops reading. The writer ends by itself when its queue is dropped, after saying goodbye.
@@ -38,17 +38,22 @@ impl Tasks {
 }
 
 pub(super) fn spawn(
-    socket: WebSocketStream<BoxedIo>,
+    socket: WebSocketStream<BoxedStream>,
     outgoing: mpsc::Receiver<Message>,
-    queue: Arc<Queue>,
+    queue: Arc<SharedFrames>,
     ping_interval: Duration,
-) -> Tasks {
+) -> ConnectionTasks {
     let (sink, stream) = socket.split();
     let silence_max = ping_interval.saturating_mul(SILENT_INTERVALS_MAX);
     let ended = CancellationToken::new();
-    let reader = Reader { stream, queue: queue.clone(), patience: Patience::new(silence_max) };
+    let reader = FrameReader { stream, queue: queue.clone(), stall_timeout: StallTimeout::new(silence_max) };
     let reader = tokio::spawn(reader.run(ended.clone().drop_guard())).abort_handle();
-    let writer = Writer { sink, queue: queue.clone(), patience: Patience::new(silence_max), ping_interval };
+    let writer = FrameWriter {
+        sink,
+        queue: queue.clone(),
+        stall_timeout: StallTimeout::new(silence_max),
+        ping_interval,
+    };
     tokio::spawn(async move {
         tokio::select! {
             biased;
@@ -57,21 +62,21 @@ pub(super) fn spawn(
             () = ended.cancelled() => {}
         }
     });
-    Tasks { reader, queue }
+    ConnectionTasks { reader, queue }
 }
 
-struct Reader {
-    stream: SplitStream<WebSocketStream<BoxedIo>>,
-    queue: Arc<Queue>,
-    patience: Patience,
+struct FrameReader {
+    stream: SplitStream<WebSocketStream<BoxedStream>>,
+    queue: Arc<SharedFrames>,
+    stall_timeout: StallTimeout,
 }
 
-impl Reader {
+impl FrameReader {
     /// Reads until the connection ends; the guard tells the writer.
     async fn run(mut self, _ended: DropGuard) {
         let reason = loop {
             // While the reader waits for room the clock stands still: that does not prove the server dead.
-            let Some(message) = self.patience.while_alive(self.stream.next()).await else {
+            let Some(message) = self.stall_timeout.while_alive(self.stream.next()).await else {
                 break "the server does not answer pings".to_owned();
             };
             let Some(message) = message else { break "the server closed the connection".to_owned() };
@@ -107,14 +112,14 @@ impl Reader {
     }
 }
 
-struct Writer {
-    sink: SplitSink<WebSocketStream<BoxedIo>, Message>,
-    queue: Arc<Queue>,
-    patience: Patience,
+struct FrameWriter {
+    sink: SplitSink<WebSocketStream<BoxedStream>, Message>,
+    queue: Arc<SharedFrames>,
+    stall_timeout: StallTimeout,
     ping_interval: Duration,
 }
 
-impl Writer {
+impl FrameWriter {
     async fn run(mut self, mut outgoing: mpsc::Receiver<Message>) {
         let mut ticks = tokio::time::interval(self.ping_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -134,7 +139,7 @@ impl Writer {
             }
         }
         // The connection is being dropped; a server that is gone already needs no goodbye.
-        let _goodbye = self.patience.within_limit(self.sink.close()).await;
+        let _goodbye = self.stall_timeout.within_limit(self.sink.close()).await;
     }
 
     /// Writes a message and all that wait behind it with one flush.
@@ -145,11 +150,11 @@ impl Writer {
     ) -> Result<(), String> {
         let mut next = Some(first);
         while let Some(message) = next {
-            let fed = self.patience.within_limit(self.sink.feed(message)).await;
+            let fed = self.stall_timeout.within_limit(self.sink.feed(message)).await;
             judge(fed)?;
             next = behind.as_mut().and_then(|behind| behind.try_recv().ok());
         }
-        judge(self.patience.within_limit(self.sink.flush()).await)
+        judge(self.stall_timeout.within_limit(self.sink.flush()).await)
     }
 }
 

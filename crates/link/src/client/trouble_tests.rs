@@ -11,13 +11,13 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::tests::{attach_answer, frame};
 use super::*;
-use crate::net::{BoxedIo, Dial, Dialing};
+use crate::net::{BoxedStream, Dial, DialFuture};
 
 const OUTAGE: Duration = Duration::from_secs(600);
 
 /// What becomes of one connection.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum ConnectionFate {
     Refused,
     EndedBeforeHandshake,
     EndedWithinHandshake,
@@ -32,35 +32,35 @@ enum Fate {
 /// A hub in memory; `fate` knows what becomes of the connection with this number.
 struct Hub<F>(AtomicUsize, F);
 
-impl<F: Fn(usize) -> Fate + Send + Sync + 'static> Dial for Hub<F> {
-    fn dial(&self, _address: &str) -> Dialing {
+impl<F: Fn(usize) -> ConnectionFate + Send + Sync + 'static> Dial for Hub<F> {
+    fn dial(&self, _address: &str) -> DialFuture {
         let fate = (self.1)(self.0.fetch_add(1, Ordering::Relaxed));
-        if let Fate::Refused = fate {
+        if let ConnectionFate::Refused = fate {
             return Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) });
         }
         let (near, far) = tokio::io::duplex(64 * 1024);
         tokio::spawn(serve(far, fate));
-        Box::pin(async move { Ok(Box::new(near) as BoxedIo) })
+        Box::pin(async move { Ok(Box::new(near) as BoxedStream) })
     }
 }
 
-async fn serve(mut stream: DuplexStream, fate: Fate) {
+async fn serve(mut stream: DuplexStream, fate: ConnectionFate) {
     match fate {
-        Fate::Refused | Fate::EndedBeforeHandshake => {}
-        Fate::EndedWithinHandshake => {
+        ConnectionFate::Refused | ConnectionFate::EndedBeforeHandshake => {}
+        ConnectionFate::EndedWithinHandshake => {
             let mut request = [0; 4096];
             assert!(stream.read(&mut request).await.unwrap() > 0);
             stream.write_all(b"HTTP/1.1 101 Swi").await.unwrap();
         }
-        Fate::EndedBeforeHello => drop(tokio_tungstenite::accept_async(stream).await.unwrap()),
-        Fate::ClosedBeforeHello => {
+        ConnectionFate::EndedBeforeHello => drop(tokio_tungstenite::accept_async(stream).await.unwrap()),
+        ConnectionFate::ClosedBeforeHello => {
             let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
             socket.close(None).await.unwrap();
         }
-        Fate::Served | Fate::Kept => {
+        ConnectionFate::Served | ConnectionFate::Kept => {
             let mut socket = greeted(stream).await;
             answered(&mut socket).await;
-            if let Fate::Kept = fate {
+            if let ConnectionFate::Kept = fate {
                 while let Some(Ok(_)) = socket.next().await {}
             }
         }
@@ -89,7 +89,7 @@ async fn answered(socket: &mut WebSocketStream<DuplexStream>) -> Value {
 async fn follow(dial: impl Dial + 'static) -> Attachment {
     let mut options = ConnectOptions::new("ws://hub", "t");
     options.dial = Arc::new(dial);
-    let start = Start::Attach { session_id: "s".into(), after: Some(0) };
+    let start = AttachStart::Attach { session_id: "s".into(), after: Some(0) };
     Attachment::open(options, start, Box::new(|| u64::MAX / 3)).await.unwrap()
 }
 
@@ -98,12 +98,12 @@ async fn next_attached(attachment: &mut Attachment) -> usize {
     let mut losses = 0;
     loop {
         match attachment.next().await.unwrap() {
-            Update::Attached(_) => return losses,
-            Update::Disconnected { retry_in, .. } => {
+            AttachmentUpdate::Attached(_) => return losses,
+            AttachmentUpdate::Disconnected { retry_in, .. } => {
                 assert!(retry_in <= REATTACH_PAUSE_MAX, "{retry_in:?}");
                 losses += 1;
             }
-            Update::Event { .. } | Update::System(_) => {}
+            AttachmentUpdate::Event { .. } | AttachmentUpdate::System(_) => {}
         }
     }
 }
@@ -112,9 +112,9 @@ async fn next_attached(attachment: &mut Attachment) -> usize {
 async fn a_session_goes_on_within_two_seconds_after_ten_minutes_without_its_hub() {
     let started = Instant::now();
     let fate = move |connection| match connection {
-        0 => Fate::Served,
-        _ if started.elapsed() < OUTAGE => Fate::Refused,
-        _ => Fate::Kept,
+        0 => ConnectionFate::Served,
+        _ if started.elapsed() < OUTAGE => ConnectionFate::Refused,
+        _ => ConnectionFate::Kept,
     };
     let mut attachment = follow(Hub(AtomicUsize::new(0), fate)).await;
     assert_eq!(next_attached(&mut attachment).await, 0);
@@ -125,15 +125,15 @@ async fn a_session_goes_on_within_two_seconds_after_ten_minutes_without_its_hub(
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_killed_at_any_point_of_a_connection_is_waited_for() {
-    const FATES: [Fate; 8] = [
-        Fate::Served,
-        Fate::EndedBeforeHandshake,
-        Fate::EndedWithinHandshake,
-        Fate::EndedBeforeHello,
-        Fate::ClosedBeforeHello,
-        Fate::Refused,
-        Fate::Served,
-        Fate::Kept,
+    const FATES: [ConnectionFate; 8] = [
+        ConnectionFate::Served,
+        ConnectionFate::EndedBeforeHandshake,
+        ConnectionFate::EndedWithinHandshake,
+        ConnectionFate::EndedBeforeHello,
+        ConnectionFate::ClosedBeforeHello,
+        ConnectionFate::Refused,
+        ConnectionFate::Served,
+        ConnectionFate::Kept,
     ];
     let mut attachment = follow(Hub(AtomicUsize::new(0), |connection| FATES[connection])).await;
     let losses = [
@@ -145,13 +145,13 @@ async fn a_hub_killed_at_any_point_of_a_connection_is_waited_for() {
 }
 
 /// A hub with one connection that says `answers[n]` after the attach number `n`, and keeps which cursors it was asked.
-struct Saying {
+struct ScriptedHub {
     answers: Vec<Vec<Message>>,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Dial for Saying {
-    fn dial(&self, _address: &str) -> Dialing {
+impl Dial for ScriptedHub {
+    fn dial(&self, _address: &str) -> DialFuture {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let (answers, asked) = (self.answers.clone(), self.asked.clone());
         tokio::spawn(async move {
@@ -165,7 +165,7 @@ impl Dial for Saying {
             }
             while let Some(Ok(_)) = socket.next().await {}
         });
-        Box::pin(async move { Ok(Box::new(near) as BoxedIo) })
+        Box::pin(async move { Ok(Box::new(near) as BoxedStream) })
     }
 }
 
@@ -189,14 +189,14 @@ fn too_deep(seq: u64) -> Message {
 /// The numbers of the records that come up to `last`, the cursors asked for, and how many frames were left out.
 async fn heard(answers: Vec<Vec<Message>>, last: u64) -> (Vec<u64>, Vec<Value>, u64) {
     let asked = Arc::<Mutex<Vec<Value>>>::default();
-    let mut attachment = follow(Saying { answers, asked: asked.clone() }).await;
+    let mut attachment = follow(ScriptedHub { answers, asked: asked.clone() }).await;
     let mut seqs = Vec::new();
     while seqs.last() != Some(&last) {
         let update = tokio::time::timeout(Duration::from_secs(10), attachment.next()).await;
         match update.expect("the record does not come").unwrap() {
-            Update::Event { event, .. } => seqs.extend(event.seq),
-            Update::Attached(_) | Update::System(_) => {}
-            Update::Disconnected { reason, .. } => panic!("{reason}"),
+            AttachmentUpdate::Event { event, .. } => seqs.extend(event.seq),
+            AttachmentUpdate::Attached(_) | AttachmentUpdate::System(_) => {}
+            AttachmentUpdate::Disconnected { reason, .. } => panic!("{reason}"),
         }
     }
     let asked = asked.lock().unwrap().clone();

@@ -4,8 +4,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter, ReadHalf, WriteHalf};
 
 use super::SocketOptions;
-use super::carry::{BlockSink, BlockSource, Goodbye, WriteError};
-use crate::patience::Patience;
+use super::tasks::{BlockSink, BlockSource, CloseMessage, WriteError};
+use crate::stall_timeout::StallTimeout;
 
 /// What is read at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -25,7 +25,7 @@ where
         line_bytes_max: options.message_bytes_max,
     };
     let writing = BufWriter::with_capacity(WRITE_BUFFER_BYTES, writing);
-    (source, LineSink { stream: writing, patience: Patience::new(options.silence_max) })
+    (source, LineSink { stream: writing, stall_timeout: StallTimeout::new(options.silence_max) })
 }
 
 pub(super) struct LineSource<S> {
@@ -74,7 +74,7 @@ where
 
 pub(super) struct LineSink<S> {
     stream: BufWriter<WriteHalf<S>>,
-    patience: Patience,
+    stall_timeout: StallTimeout,
 }
 
 impl<S> BlockSink for LineSink<S>
@@ -84,34 +84,34 @@ where
     async fn feed(&mut self, block: Bytes, _may_pack: bool) -> Result<(), WriteError> {
         let mut rest = block;
         while !rest.is_empty() {
-            let written = self.patience.within_limit(self.stream.write_buf(&mut rest)).await;
-            judge(&self.patience, written.map(|written| written.map(|_| ())))?;
+            let written = self.stall_timeout.within_limit(self.stream.write_buf(&mut rest)).await;
+            judge(&self.stall_timeout, written.map(|written| written.map(|_| ())))?;
         }
         Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), WriteError> {
-        let flushed = self.patience.within_limit(self.stream.flush()).await;
-        judge(&self.patience, flushed)
+        let flushed = self.stall_timeout.within_limit(self.stream.flush()).await;
+        judge(&self.stall_timeout, flushed)
     }
 
     async fn ping(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 
-    async fn close(&mut self, _goodbye: Goodbye<'_>) -> Result<(), WriteError> {
-        let closed = self.patience.within_limit(self.stream.shutdown()).await;
-        judge(&self.patience, closed)
+    async fn close(&mut self, _goodbye: CloseMessage<'_>) -> Result<(), WriteError> {
+        let closed = self.stall_timeout.within_limit(self.stream.shutdown()).await;
+        judge(&self.stall_timeout, closed)
     }
 }
 
-fn judge(patience: &Patience, written: Option<std::io::Result<()>>) -> Result<(), WriteError> {
+fn judge(stall_timeout: &StallTimeout, written: Option<std::io::Result<()>>) -> Result<(), WriteError> {
     match written {
         Some(Ok(())) => Ok(()),
         Some(Err(error)) => Err(WriteError::Broken(format!("the connection broke off: {error}"))),
         None => {
-            let patience = patience.limit().as_secs_f32();
-            Err(WriteError::Fatal(format!("the other end took nothing for {patience} s")))
+            let seconds = stall_timeout.limit().as_secs_f32();
+            Err(WriteError::Fatal(format!("the other end took nothing for {seconds} s")))
         }
     }
 }

@@ -15,9 +15,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes};
 
 use super::SocketOptions;
-use super::carry::{BlockSink, BlockSource, Goodbye, WriteError};
 use super::packing;
-use crate::patience::Patience;
+use super::tasks::{BlockSink, BlockSource, CloseMessage, WriteError};
+use crate::stall_timeout::StallTimeout;
 
 /// Longer messages are written in frames of this size: each must get through within the patience, so a long message
 /// on a slow line is not taken for a stuck one, and pings go between.
@@ -35,13 +35,13 @@ where
     let (sink, stream) = socket.split();
     let source = WebSocketSource {
         stream,
-        patience: Patience::new(options.silence_max),
+        stall_timeout: StallTimeout::new(options.silence_max),
         message_bytes_max: options.message_bytes_max,
         takes_packed: options.takes_packed,
     };
     let sink = WebSocketSink {
         sink,
-        patience: Patience::new(options.silence_max),
+        stall_timeout: StallTimeout::new(options.silence_max),
         pinged_at: Instant::now(),
         ping_interval: options.ping_interval,
         message_bytes_max: options.message_bytes_max,
@@ -52,7 +52,7 @@ where
 
 pub(super) struct WebSocketSource<S> {
     stream: SplitStream<WebSocketStream<S>>,
-    patience: Patience,
+    stall_timeout: StallTimeout,
     message_bytes_max: usize,
     takes_packed: bool,
 }
@@ -64,8 +64,8 @@ where
     async fn next(&mut self) -> Result<Bytes, String> {
         loop {
             // Time counts only here: while a block waits for room in the queue, nothing is known of the peer.
-            let Some(message) = self.patience.while_alive(self.stream.next()).await else {
-                let silence = self.patience.limit().as_secs_f32();
+            let Some(message) = self.stall_timeout.while_alive(self.stream.next()).await else {
+                let silence = self.stall_timeout.limit().as_secs_f32();
                 return Err(format!("nothing was heard from the other end for {silence} s"));
             };
             let Some(message) = message else { return Err("the other end closed the link".to_owned()) };
@@ -126,7 +126,7 @@ fn explain(error: &WebSocketError) -> String {
 
 pub(super) struct WebSocketSink<S> {
     sink: SplitSink<WebSocketStream<S>, Message>,
-    patience: Patience,
+    stall_timeout: StallTimeout,
     pinged_at: Instant,
     ping_interval: Duration,
     message_bytes_max: usize,
@@ -154,7 +154,7 @@ where
     }
 
     async fn flush(&mut self) -> Result<(), WriteError> {
-        let flushed = self.patience.within_limit(self.sink.flush()).await;
+        let flushed = self.stall_timeout.within_limit(self.sink.flush()).await;
         self.judge(flushed)
     }
 
@@ -164,11 +164,11 @@ where
         self.flush().await
     }
 
-    async fn close(&mut self, goodbye: Goodbye<'_>) -> Result<(), WriteError> {
+    async fn close(&mut self, goodbye: CloseMessage<'_>) -> Result<(), WriteError> {
         let told = match goodbye {
-            Goodbye::Plain => None,
-            Goodbye::Over(reason) => Some((CloseCode::Normal, reason)),
-            Goodbye::Refused(reason) => Some((CloseCode::Policy, reason)),
+            CloseMessage::Plain => None,
+            CloseMessage::Over(reason) => Some((CloseCode::Normal, reason)),
+            CloseMessage::Refused(reason) => Some((CloseCode::Policy, reason)),
         };
         let close = told.map(|(code, reason)| CloseFrame {
             code,
@@ -202,7 +202,7 @@ where
     }
 
     async fn feed_one(&mut self, message: Message) -> Result<(), WriteError> {
-        let fed = self.patience.within_limit(self.sink.feed(message)).await;
+        let fed = self.stall_timeout.within_limit(self.sink.feed(message)).await;
         self.judge(fed)
     }
 
@@ -211,8 +211,8 @@ where
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(WriteError::Broken(explain(&error))),
             None => {
-                let patience = self.patience.limit().as_secs_f32();
-                Err(WriteError::Fatal(format!("the other end took nothing for {patience} s")))
+                let seconds = self.stall_timeout.limit().as_secs_f32();
+                Err(WriteError::Fatal(format!("the other end took nothing for {seconds} s")))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Which server a command talks to, and the connection to it.
 
-use qd_link::client::{Attachment, ConnectOptions, FrameQueue, MuxClient, Start};
+use qd_link::client::{AttachStart, Attachment, ConnectOptions, FrameQueue, MuxClient};
 use qd_link::tls::{Fingerprint, Trust};
 
 use crate::clock;
@@ -121,7 +121,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Follows a session over this connection, and over new ones when it is lost.
-    pub(crate) async fn attach(self, start: Start) -> Result<Attachment> {
+    pub(crate) async fn attach(self, start: AttachStart) -> Result<Attachment> {
         let Connection { options, client, frames } = self;
         Ok(Attachment::open_on(options, client, frames, start, Box::new(clock::random_number)).await?)
     }

@@ -4,7 +4,7 @@
 mod open_questions;
 mod stdin;
 
-use qd_link::client::{Attachment, CallError, Request, Update};
+use qd_link::client::{Attachment, AttachmentUpdate, CallError, ClientRequest};
 use qd_wire::command::{NoParams, PromptParams, StreamingBehavior};
 use qd_wire::data::{AttachData, Resume, SessionStatus};
 use qd_wire::event::AgentPhase;
@@ -56,7 +56,7 @@ enum CallPurpose {
     Answer,
 }
 
-type FinishedCall = (CallPurpose, Request, Result<CommandResponse, CallError>);
+type FinishedCall = (CallPurpose, ClientRequest, Result<CommandResponse, CallError>);
 
 pub(crate) struct Conversation<'a> {
     output: &'a Output,
@@ -71,7 +71,7 @@ pub(crate) struct Conversation<'a> {
     /// Prompts of ours that the agent has not read yet: the end of a turn is not theirs.
     unread: usize,
     /// Prompts whose answer was lost with the connection; their key lets them run at most once.
-    unanswered: Vec<(CallPurpose, Request)>,
+    unanswered: Vec<(CallPurpose, ClientRequest)>,
     busy: bool,
     /// Something of the turn we wait for was seen, so the next idle is its end.
     turn_seen: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Conversation<'a> {
 }
 
 enum ConversationWake {
-    Update(Box<Update>),
+    Update(Box<AttachmentUpdate>),
     Finished(Box<FinishedCall>),
     Line(Option<String>),
     Interrupt,
@@ -134,8 +134,8 @@ impl<'a> Conversation<'a> {
             streaming_behavior: Some(StreamingBehavior::Steer),
             client_id: Some(key.clone()),
         };
-        let request =
-            Request::session(self.attachment.session_id(), Command::Prompt(params)).idempotency_key(key);
+        let request = ClientRequest::session(self.attachment.session_id(), Command::Prompt(params))
+            .idempotency_key(key);
         self.busy = true;
         self.unread += 1;
         self.send(CallPurpose::Prompt, request);
@@ -187,18 +187,18 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn take_update(&mut self, update: Update) -> Result<()> {
+    fn take_update(&mut self, update: AttachmentUpdate) -> Result<()> {
         match update {
-            Update::Attached(attach) => self.take_attach(&attach),
-            Update::Event { event, frame } => {
+            AttachmentUpdate::Attached(attach) => self.take_attach(&attach),
+            AttachmentUpdate::Event { event, frame } => {
                 if self.output.json {
                     self.output.event_line(&event, frame.as_ref())?;
                 }
                 self.take_event(&event);
                 Ok(())
             }
-            Update::System(_) => Ok(()),
-            Update::Disconnected { reason, .. } => {
+            AttachmentUpdate::System(_) => Ok(()),
+            AttachmentUpdate::Disconnected { reason, .. } => {
                 self.renderer.end_line();
                 // One line for each outage; the tries in between are no news.
                 if !std::mem::replace(&mut self.lost, true) {
@@ -368,7 +368,7 @@ impl<'a> Conversation<'a> {
             match self.questions.answer(&line) {
                 Ok(TypedAnswer::Answer(params)) => {
                     let request =
-                        Request::session(self.attachment.session_id(), Command::InputResponse(*params));
+                        ClientRequest::session(self.attachment.session_id(), Command::InputResponse(*params));
                     self.send(CallPurpose::Answer, request);
                 }
                 Ok(TypedAnswer::Next(text)) => self.notice_text(&text),
@@ -409,11 +409,11 @@ impl<'a> Conversation<'a> {
         }
         self.abort_asked = true;
         self.notice("aborting the turn; Ctrl-C again leaves the session running");
-        let request = Request::session(self.attachment.session_id(), Command::Abort(NoParams {}));
+        let request = ClientRequest::session(self.attachment.session_id(), Command::Abort(NoParams {}));
         self.send(CallPurpose::Abort, request);
     }
 
-    fn send(&mut self, purpose: CallPurpose, request: Request) {
+    fn send(&mut self, purpose: CallPurpose, request: ClientRequest) {
         let Some(client) = self.attachment.client().cloned() else {
             match purpose {
                 CallPurpose::Prompt => self.unanswered.push((purpose, request)),

@@ -1,6 +1,6 @@
 //! Sessions and runners as the server lists them, and how they are named on the command line.
 
-use qd_link::client::Request;
+use qd_link::client::ClientRequest;
 use qd_runner::driver::first_try;
 use qd_wire::Command;
 use qd_wire::command::NoParams;
@@ -12,7 +12,7 @@ use crate::error::{CliError, Result};
 impl Connection {
     /// All sessions, newest first.
     pub(crate) async fn sessions(&self) -> Result<Vec<SessionSummary>> {
-        let request = Request::system(Command::ListSessions(NoParams {}));
+        let request = ClientRequest::system(Command::ListSessions(NoParams {}));
         let SessionsData { mut sessions, .. } = self.client.query(&request).await?;
         sessions.sort_by(|left, right| {
             right.created_at.cmp(&left.created_at).then_with(|| right.session_id.cmp(&left.session_id))
@@ -22,13 +22,14 @@ impl Connection {
 
     /// All runners the server knows.
     pub(crate) async fn runners(&self) -> Result<Vec<RunnerInfo>> {
-        let data: RunnersData = self.client.query(&Request::system(Command::GetRunners(NoParams {}))).await?;
+        let data: RunnersData =
+            self.client.query(&ClientRequest::system(Command::GetRunners(NoParams {}))).await?;
         Ok(data.runners)
     }
 
     /// What a session does at the moment, with its open questions.
     pub(crate) async fn session_state(&self, session_id: &str) -> Result<SessionState> {
-        Ok(self.client.query(&Request::session(session_id, Command::GetState(NoParams {}))).await?)
+        Ok(self.client.query(&ClientRequest::session(session_id, Command::GetState(NoParams {}))).await?)
     }
 
     /// The session a person means by `name`, or the newest one.

@@ -7,7 +7,7 @@ mod raw_mode;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use qd_link::client::{Attachment, CallError, Frame, MuxClient, Request, Update};
+use qd_link::client::{Attachment, AttachmentUpdate, CallError, ClientRequest, Frame, MuxClient};
 use qd_wire::ErrorCode;
 use qd_wire::data::{AttachData, Resume};
 use qd_wire::run::{RunResizeParams, RunStdinParams};
@@ -120,7 +120,7 @@ struct TerminalView<'a> {
 }
 
 enum TerminalWake {
-    Update(Box<Update>),
+    Update(Box<AttachmentUpdate>),
     Typed(Option<Vec<u8>>),
     Resized,
 }
@@ -149,10 +149,10 @@ impl TerminalView<'_> {
         }
     }
 
-    fn update(&mut self, update: Update) -> Result<()> {
+    fn update(&mut self, update: AttachmentUpdate) -> Result<()> {
         match update {
-            Update::Attached(attach) => self.attached(&attach),
-            Update::Event { event, frame } => {
+            AttachmentUpdate::Attached(attach) => self.attached(&attach),
+            AttachmentUpdate::Event { event, frame } => {
                 if self.output.json {
                     return self.json_event(&event, frame.as_ref());
                 }
@@ -161,7 +161,7 @@ impl TerminalView<'_> {
                     EventPayload::Other(_) => Ok(()),
                 }
             }
-            Update::Disconnected { reason, .. } => {
+            AttachmentUpdate::Disconnected { reason, .. } => {
                 if !std::mem::replace(&mut self.is_lost, true) {
                     self.note(&format!(
                         "connection lost ({reason}); the program keeps running; reconnecting"
@@ -169,7 +169,7 @@ impl TerminalView<'_> {
                 }
                 Ok(())
             }
-            Update::System(_) => Ok(()),
+            AttachmentUpdate::System(_) => Ok(()),
         }
     }
 
@@ -263,7 +263,7 @@ impl TerminalView<'_> {
     async fn send_all(&mut self, text: String) -> Result<()> {
         self.is_line_open = !text.ends_with('\n');
         let params = RunStdinParams { text, actor: Some("cli".to_owned()) };
-        let mut request = Request::session(self.attachment.session_id(), Command::RunStdin(params));
+        let mut request = ClientRequest::session(self.attachment.session_id(), Command::RunStdin(params));
         loop {
             let Some(client) = self.attachment.client().cloned() else {
                 return Err(CliError::unreachable("the connection was lost before all input was passed on"));
@@ -332,7 +332,7 @@ impl TerminalView<'_> {
 }
 
 async fn post(client: &MuxClient, session_id: &str, command: Command) -> Result<(), CallError> {
-    client.post(&Request::session(session_id, command)).await.map(drop)
+    client.post(&ClientRequest::session(session_id, command)).await.map(drop)
 }
 
 /// Whether a program is on the alternate screen after it wrote this; `None` where it says nothing of that.
@@ -351,8 +351,8 @@ pub(crate) async fn print_run(output: &Output, mut attachment: Attachment, follo
             interrupted = tokio::signal::ctrl_c() => return Ok(interrupted?),
         };
         match update {
-            Update::Attached(attach) if !follow => until = Some(attach.seq),
-            Update::Event { event, frame } => {
+            AttachmentUpdate::Attached(attach) if !follow => until = Some(attach.seq),
+            AttachmentUpdate::Event { event, frame } => {
                 if output.json {
                     output.event_line(&event, frame.as_ref())?;
                 }
@@ -365,7 +365,9 @@ pub(crate) async fn print_run(output: &Output, mut attachment: Attachment, follo
                     EventPayload::Known(_) | EventPayload::Other(_) => {}
                 }
             }
-            Update::Attached(_) | Update::System(_) | Update::Disconnected { .. } => {}
+            AttachmentUpdate::Attached(_)
+            | AttachmentUpdate::System(_)
+            | AttachmentUpdate::Disconnected { .. } => {}
         }
         if until.is_some_and(|until| attachment.last_seq().is_none_or(|seq| seq >= until)) {
             return Ok(());

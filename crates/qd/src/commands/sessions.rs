@@ -11,7 +11,7 @@ pub(crate) mod search;
 
 use std::io::Read;
 
-use qd_link::client::{CallError, MuxClient, Request};
+use qd_link::client::{CallError, ClientRequest, MuxClient};
 use qd_wire::mux::{Channel, ClientFrame};
 use qd_wire::{Command, CommandResponse};
 
@@ -37,7 +37,7 @@ fn prompt_text(words: &[String]) -> Result<String> {
 }
 
 /// Calls, and makes an answer without success an error.
-async fn call(client: &MuxClient, request: &Request) -> Result<CommandResponse> {
+async fn call(client: &MuxClient, request: &ClientRequest) -> Result<CommandResponse> {
     succeeded(client.call(request).await?)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use qd_link::net::{Dial, Dialing, TcpDial};
+use qd_link::net::{Dial, DialFuture, TcpDial};
 use qd_link::rest::Method;
 use qd_link::url::ServerUrl;
 use qd_wire::ErrorCode;
@@ -191,7 +191,7 @@ impl NotingDial {
 }
 
 impl Dial for NotingDial {
-    fn dial(&self, address: &str) -> Dialing {
+    fn dial(&self, address: &str) -> DialFuture {
         let (dialing, has_reached) = (TcpDial.dial(address), Arc::clone(&self.has_reached));
         Box::pin(async move {
             let stream = dialing.await?;

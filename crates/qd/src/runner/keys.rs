@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use qd_link::runner::Keys;
+use qd_link::runner::RunnerKeys;
 use qd_runner::{KeyError, KeyKeeper};
 
 use super::membership::{Membership, key_hash, new_key};
@@ -20,7 +20,7 @@ impl KeyFile {
     }
 
     /// The keys to show the hub: the one in use, and the next one whose acceptance may have been lost on the way.
-    pub(super) fn keys(self: &Arc<KeyFile>) -> Keys {
+    pub(super) fn keys(self: &Arc<KeyFile>) -> RunnerKeys {
         let file = Arc::clone(self);
         Arc::new(move || {
             let membership = file.lock();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use qd_link::host::HostDialer;
-use qd_link::runner::{Connect, RunnerDialer};
+use qd_link::runner::{HubConnector, RunnerDialer};
 use qd_runner::{RunServer, Runner, Uplink, UplinkStatus};
 use qd_store::{RunnerStore, StoreOptions};
 use qd_wire::ErrorCode;
@@ -125,7 +125,7 @@ impl RunnerProcess<'_> {
         })?;
         let membership = &self.membership;
         let url = server_url(&membership.url)?;
-        let (keys, connect): (_, Arc<dyn Connect>) = match &self.host_token {
+        let (keys, connect): (_, Arc<dyn HubConnector>) = match &self.host_token {
             Some(token) => {
                 let mut dialer = HostDialer::new(url, &membership.runner_id, token);
                 dialer.allow_plain = membership.allow_plain;

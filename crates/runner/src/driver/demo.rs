@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::harness::demo::{self, DemoAgent};
-use qd_core::session::{AgentFacts, AgentUp};
+use qd_core::session::{AgentFacts, ReadyAgent};
 use qd_wire::data::{ModelInfo, ModelRef, ModelsData, QueueState, StatsData};
 use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::{Value, json};
@@ -184,8 +184,8 @@ impl AgentHandle for DemoHandle {
         self.send_request(request).map(drop)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
-        Box::pin(std::future::ready(Ok(AgentUp { facts: facts(), conversation: Vec::new() })))
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
+        Box::pin(std::future::ready(Ok(ReadyAgent { facts: facts(), conversation: Vec::new() })))
     }
 
     fn execute<'a>(
@@ -200,7 +200,7 @@ impl AgentHandle for DemoHandle {
         let begun = self.send_request(AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             let queue = begun.reply().await?;
-            serde_json::from_value(queue).map_err(|error| AgentFailure::refused(error.to_string()))
+            serde_json::from_value(queue).map_err(|error| ErrorCode::Internal.with(error.to_string()).into())
         }))
     }
 }

@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use qd_core::agent::{AgentEvent, AgentRequest, NativeMessage};
-use qd_core::session::{AgentUp, RunStart};
+use qd_core::session::{ReadyAgent, RunStart};
 use qd_wire::data::{ProcessStats, QueueState, StoredSession};
-use qd_wire::{CodedError, Command};
+use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
 use super::{
@@ -71,9 +71,9 @@ pub trait Harness: Send + Sync {
         None
     }
 
-    /// Why a person must not send this text: it would reach our own extension.
-    fn refuse_input(&self, _text: &str) -> Option<String> {
-        None
+    /// Refuses a text that a person must not send: it would reach our own extension.
+    fn check_input(&self, _text: &str) -> Result<(), CodedError> {
+        Ok(())
     }
 
     /// The agent did not start with this error. If our own extension did it, the warning to tell after another try
@@ -210,7 +210,7 @@ pub trait AgentHandle: Send + Sync {
     fn send_without_reply(&self, request: AgentRequest) -> AgentResult<()>;
 
     /// Waits until the agent is ready and reads what it knows.
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>>;
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>>;
 
     /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it
     /// has some: `{"native": …}`.
@@ -242,10 +242,8 @@ pub trait AgentHandle: Send + Sync {
 
     /// Asks the agent for what is in its queue, which is empty afterwards. Written at once, like every request.
     fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
-        Err(AgentFailure::refused(format!(
-            "{} cannot give back what is in its queue, so it stays as it is",
-            self.harness()
-        )))
+        let error = format!("{} cannot give back what is in its queue, so it stays as it is", self.harness());
+        Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)))
     }
 
     /// The terminal, of a program in one.

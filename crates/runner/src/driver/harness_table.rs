@@ -122,9 +122,9 @@ impl Harnesses {
         row.harness.stored()?.messages(&row.settings, native_session_file)
     }
 
-    /// Why a person must not send this text to an agent of this harness.
-    pub(crate) fn refuse_input(&self, harness: &str, text: &str) -> Option<String> {
-        self.find(harness)?.harness.refuse_input(text)
+    /// Refuses a text that a person must not send to an agent of this harness.
+    pub(crate) fn check_input(&self, harness: &str, text: &str) -> Result<(), CodedError> {
+        self.find(harness).map_or(Ok(()), |row| row.harness.check_input(text))
     }
 
     /// The warning to tell when the agent is started once more without our extension, which is to blame.

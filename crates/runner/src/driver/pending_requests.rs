@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use qd_core::harness::AgentRefusal;
 use qd_link::mutex::Mutex;
+use qd_wire::ErrorCode;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -41,11 +42,13 @@ impl PendingRequests {
         let mut state = self.0.lock();
         let waiting = match &mut *state {
             RequestTable::Open(waiting) => waiting,
-            RequestTable::Gone(reason) => return Err(AgentFailure::refused(reason.clone())),
+            RequestTable::Gone(reason) => {
+                return Err(AgentFailure::refused(ErrorCode::AgentGone.with(reason.clone())));
+            }
         };
         if waiting.len() >= WAITING_MAX {
             let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
-            return Err(AgentFailure::refused(error));
+            return Err(AgentFailure::refused(ErrorCode::Busy.with(error)));
         }
         waiting.insert(id.clone(), sender);
         drop(state);

@@ -22,9 +22,9 @@ use std::task::{Context, Poll, ready};
 
 use qd_core::agent::AgentEvent;
 use qd_core::harness::pi::{PiCodec, PiOutput, pass_through, private_command};
-use qd_wire::CodedError;
 use qd_wire::data::ProcessStats;
 use qd_wire::event::NotifyLevel;
+use qd_wire::{CodedError, ErrorCode};
 use tokio::process::ChildStdout;
 
 use super::{
@@ -109,9 +109,10 @@ impl Harness for Pi {
         Some(&session_files::PiFiles)
     }
 
-    fn refuse_input(&self, text: &str) -> Option<String> {
-        let private = private_command(text)?;
-        Some(format!("'/{private}' is Quarterdeck's own; use the command navigate_tree"))
+    fn check_input(&self, text: &str) -> Result<(), CodedError> {
+        let Some(private) = private_command(text) else { return Ok(()) };
+        let error = format!("'/{private}' is Quarterdeck's own; use the command navigate_tree");
+        Err(ErrorCode::Unsupported.with(error))
     }
 
     fn blame_extension(&self, error: &str) -> Option<String> {

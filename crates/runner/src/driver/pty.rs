@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::redact::{Scrubber, redact};
-use qd_core::session::{AgentUp, RunStart};
+use qd_core::session::{ReadyAgent, RunStart};
 use qd_link::mutex::Mutex;
 use qd_wire::Command;
 use qd_wire::data::ProcessStats;
@@ -217,16 +217,16 @@ impl AgentHandle for PtyHandle {
         if request == AgentRequest::GetState {
             Ok(SentRequest::done())
         } else {
-            Err(AgentFailure::refused(NO_AGENT))
+            Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
         }
     }
 
     fn send_without_reply(&self, _request: AgentRequest) -> AgentResult<()> {
-        Err(AgentFailure::refused(NO_AGENT))
+        Err(AgentFailure::refused(ErrorCode::Unsupported.with(NO_AGENT)))
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
-        Box::pin(std::future::ready(Ok(AgentUp::default())))
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
+        Box::pin(std::future::ready(Ok(ReadyAgent::default())))
     }
 
     fn execute<'a>(
@@ -238,7 +238,10 @@ impl AgentHandle for PtyHandle {
             Command::SetSessionName(params) => session_name(&params.name)
                 .map(|name| ExecutedCommand::with_effect(CommandEffect::Title(name)))
                 .map_err(AgentFailure::refused),
-            other => Err(AgentFailure::refused(format!("'{}' is for agents. {NO_AGENT}", other.spec().name))),
+            other => {
+                let error = format!("'{}' is for agents. {NO_AGENT}", other.spec().name);
+                Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)))
+            }
         };
         Box::pin(std::future::ready(result))
     }

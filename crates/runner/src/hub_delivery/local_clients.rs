@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use qd_core::outbox::ResponseSpan;
+use qd_core::event_writer::ResponseSpan;
 use qd_wire::command_table::{CommandClass, class_of};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -205,12 +205,12 @@ fn answer(output: &SessionOutput<'_>, response: &ResponseSpan) -> LocalMessage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qd_core::outbox::{EventFront, Outbox};
+    use qd_core::event_writer::{EventFront, EventWriter};
 
     #[test]
     fn a_local_client_gets_no_native_events() {
         let front = EventFront::new("s1", "local");
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         let idle = qd_wire::Event::AgentIdle { reason: None, message_version: None };
         out.native(&front, 1, "{\"type\":\"turn_start\"}");
         out.known(&front, 2, Some(1), &idle);

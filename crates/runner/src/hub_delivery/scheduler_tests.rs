@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
-use qd_core::outbox::{RecordSpan, ResponseSpan};
+use qd_core::event_writer::{RecordSpan, ResponseSpan};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use qd_core::outbox::{EventFront, Outbox, RecordSpan, ResponseSpan};
+use qd_core::event_writer::{EventFront, EventWriter, RecordSpan, ResponseSpan};
 use qd_wire::command_table::class_of;
 
 use crate::session::plain_response;
@@ -98,7 +98,7 @@ pub(super) fn has_place_in_stream(cmd: &str) -> bool {
 pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan) -> Bytes {
     let error = qd_wire::ErrorCode::Busy
         .with("Too many clients attach while the runner catches up with the hub. Please retry.");
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let response = plain_response(response.origin, &response.id, &response.cmd, Err(&error));
     out.response(&EventFront::new(session_id, runner_id), crate::clock::now_ms(), &response);
     out.take().bytes.into()

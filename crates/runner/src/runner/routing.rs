@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use qd_core::event_writer::{EventFront, EventWriter, ResponseLine};
 use qd_core::ids::{base36, check_session_id};
-use qd_core::ledger::{Submission, Verdict};
-use qd_core::outbox::{EventFront, Outbox, Response};
+use qd_core::ledger::{LedgerVerdict, Submission};
 use qd_link::backoff::random;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, TAKE_BACK, class_of};
@@ -112,7 +112,7 @@ impl RunnerTask {
             None => mint_session_id(&incoming),
         };
         if let Err(error) = check_session_id(&session_id) {
-            return self.respond(&session_id, &incoming, Err(&CodedError::invalid(error)));
+            return self.respond(&session_id, &incoming, Err(&error.into()));
         }
         let mut incoming = incoming;
         if let Ok(Command::SessionCreate(params)) = Command::parse(&incoming.cmd, incoming.text())
@@ -196,9 +196,9 @@ impl RunnerTask {
         let verdict = self.shared.submissions.submit(now_ms(), submission, || WaitOwner::Once(sender));
         let shared = Arc::clone(&self.shared);
         match verdict {
-            Verdict::Run => finish_barrier(&shared, &incoming, Ok(())),
-            Verdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
-            Verdict::Wait | Verdict::Join | Verdict::Replay(_) => {
+            LedgerVerdict::Run => finish_barrier(&shared, &incoming, Ok(())),
+            LedgerVerdict::Reject(rejection) => respond(&shared, "", &incoming, Err(&rejection.into())),
+            LedgerVerdict::Wait | LedgerVerdict::Join | LedgerVerdict::Replay(_) => {
                 tokio::spawn(async move {
                     let waited = tokio::time::timeout(Duration::from_secs(30), receiver).await;
                     let result = match waited {
@@ -240,13 +240,10 @@ fn check_create(shared: &RunnerContext, config: &SessionConfig) -> Result<(), Co
     runner.harnesses.check(&config.harness)?;
     check_cwd_of(config)?;
     runner.harnesses.check_continued(&config.harness, config.continue_session.as_deref())?;
-    if let Some(error) = shared.spool_is_full() {
-        return Err(ErrorCode::StorageFull.with(error));
-    }
+    shared.check_spool_room()?;
     let max = runner.max_sessions;
     if shared.agents.load(Ordering::Acquire) >= max {
-        let error = format!("Session limit reached ({max} sessions); close one or raise max_sessions");
-        return Err(ErrorCode::LimitReached.with(error));
+        return Err(CodedError::session_limit(max));
     }
     Ok(())
 }
@@ -295,7 +292,7 @@ fn mint_session_id(incoming: &IncomingCommand) -> String {
 }
 
 fn finish_barrier(shared: &RunnerContext, incoming: &IncomingCommand, result: Result<(), CodedError>) {
-    let outcome = qd_core::ledger::Outcome {
+    let outcome = qd_core::ledger::CommandOutcome {
         cmd: incoming.cmd.clone(),
         result: result.clone().map(|()| None),
         session_version: None,
@@ -317,8 +314,8 @@ pub(crate) fn respond(
 }
 
 /// The same with all it can say.
-pub(crate) fn respond_with(shared: &RunnerContext, session_id: &str, response: &Response<'_>) {
-    let mut out = Outbox::default();
+pub(crate) fn respond_with(shared: &RunnerContext, session_id: &str, response: &ResponseLine<'_>) {
+    let mut out = EventWriter::default();
     out.response(&EventFront::new(session_id, &shared.config.runner_id), now_ms(), response);
     shared.hub_delivery.send_line(response.origin, out.take().bytes.into());
 }

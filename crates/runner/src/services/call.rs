@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use qd_core::ledger::{Outcome, Submission};
-use qd_core::outbox::Response;
+use qd_core::event_writer::ResponseLine;
+use qd_core::ledger::{CommandOutcome, Submission};
 use qd_wire::command::Command;
 use qd_wire::event::Event;
 use qd_wire::people::Role;
@@ -204,9 +204,7 @@ impl Call {
             }
             return Ok(CallDirectory { path: "/".into(), facts: None });
         };
-        if let Some(error) = self.shared.spool_is_full() {
-            return Err(ErrorCode::StorageFull.with(error).into());
-        }
+        self.shared.check_spool_room()?;
         let directory = directory::in_session(sender, session_id, &self.scope).await?;
         let version = directory.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
         match self.incoming.if_session_version {
@@ -293,7 +291,8 @@ impl Call {
         registration.set_waiting(false);
         match answer {
             Some(answer) => require_approval(answer),
-            None => Err(ServiceError::other(
+            None => Err(ServiceError::coded(
+                ErrorCode::ShuttingDown,
                 "The runner stopped before anybody decided; it is done when it is approved after the restart",
             )),
         }
@@ -393,14 +392,14 @@ impl Call {
         let coded = result.clone().map_err(CodedError::from);
         let result_text = coded.as_ref().map(|data| Some(&**data));
         if matches!(result, Err(ServiceError::Timeout)) {
-            let response = Response { timed_out: true, ..self.incoming.response(result_text) };
+            let response = ResponseLine { timed_out: true, ..self.incoming.response(result_text) };
             return respond_with(&self.shared, self.session_id(), &response);
         }
         respond(&self.shared, self.session_id(), &self.incoming, result_text);
     }
 
-    fn replay(&self, outcome: &Outcome) {
-        let response = Response {
+    fn replay(&self, outcome: &CommandOutcome) {
+        let response = ResponseLine {
             replayed: true,
             indeterminate: outcome.indeterminate,
             timed_out: outcome.timed_out,

@@ -10,6 +10,7 @@ mod worktree;
 
 use std::path::{Path, PathBuf};
 
+use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 
 use super::call::CallOutput;
@@ -41,7 +42,10 @@ pub(super) async fn work(
         Command::GitWorktrees(_) => worktree::list(&git).await,
         Command::GitWorktreeAdd(params) => worktree::add(&git, params, directory).await,
         Command::GitWorktreeRemove(params) => worktree::remove(&git, params, directory).await,
-        other => Err(ServiceError::other(format!("'{}' is not a git command", other.spec().name))),
+        other => Err(ServiceError::coded(
+            ErrorCode::Unsupported,
+            format!("'{}' is not a git command", other.spec().name),
+        )),
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use qd_core::terminal::known_tools;
+use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParams, HostTool};
 use serde_json::json;
@@ -102,13 +103,15 @@ pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> ServiceResul
     let lines = check("lines", params.lines.unwrap_or(LINES), LINES_MAX)?;
     let max_bytes = check("max_bytes", params.max_bytes.unwrap_or(LOG_BYTES), LOG_BYTES_MAX)?;
     let Some(path) = path else {
-        return Err(ServiceError::other(
+        return Err(ServiceError::coded(
+            ErrorCode::Unsupported,
             "This runner logs to no file: set log_file (QD_LOG_FILE) and restart it \
              (HOSTD_LOG_PATH is not set on this host)",
         ));
     };
     let unreadable = |error: std::io::Error| {
-        ServiceError::other(format!("failed to read log file: {}: {error}", path.display()))
+        let reason = format!("failed to read log file: {}: {error}", path.display());
+        ServiceError::coded(ErrorCode::of_io(&error), reason)
     };
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file =

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use qd_core::agent::{AgentEvent, AgentRequest, Answer};
+use qd_core::agent::{AgentEvent, AgentRequest, QuestionAnswer};
 use qd_core::breaker::Breakers;
 use qd_core::command_queue::QueueInput;
-use qd_core::ledger::IdName;
-use qd_core::outbox::{Outbox, Response};
+use qd_core::event_writer::{EventWriter, ResponseLine};
+use qd_core::ledger::CommandId;
 use qd_core::session::Session;
 use qd_link::mutex::Mutex;
 use qd_store::{RunnerBatch, RunnerStore};
@@ -73,7 +73,7 @@ pub(crate) struct SessionActor {
     pub(super) agent: SessionAgent,
     pub(super) mailbox: mpsc::Receiver<SessionInput>,
     pub(super) sender: mpsc::Sender<SessionInput>,
-    pub(super) out: Outbox,
+    pub(super) out: EventWriter,
     pub(super) publishing: CommitState,
     /// Of a program in a terminal.
     pub(super) run: TerminalRun,
@@ -117,7 +117,7 @@ impl SessionActor {
             agent: SessionAgent::new(&shared.config.supervision),
             mailbox,
             sender,
-            out: Outbox::default(),
+            out: EventWriter::default(),
             publishing: CommitState::default(),
             run: TerminalRun::default(),
             commands: PendingCommands::default(),
@@ -268,7 +268,7 @@ impl SessionActor {
         self.agent.was_up_at_shutdown = self.agent.state != AgentState::None && !self.is_run();
         if self.exists {
             if self.agent.state != AgentState::None {
-                self.stop_agent(qd_core::session::Gone::Stopped).await;
+                self.stop_agent(qd_core::session::AgentEnd::Stopped).await;
             }
         } else if let Some(driver) = self.agent.driver.take() {
             self.forget_agent();
@@ -322,7 +322,7 @@ impl SessionActor {
     }
 
     /// Tells the agent what became of a question.
-    pub(super) fn answer_agent(&self, request_id: String, answer: Answer) {
+    pub(super) fn answer_agent(&self, request_id: String, answer: QuestionAnswer) {
         let Some(handle) = self.handle() else { return };
         if let Err(failure) = handle.send_without_reply(AgentRequest::Answer { request_id, answer }) {
             tracing::warn!(error = failure.error, "the agent could not be told what became of its question");
@@ -346,13 +346,16 @@ impl SessionActor {
 
 impl IncomingCommand {
     /// The name other commands may depend on.
-    pub(crate) fn id_name(&self) -> Option<IdName> {
+    pub(crate) fn id_name(&self) -> Option<CommandId> {
         let id = self.client_command_id.clone()?;
-        Some(IdName { principal: self.principal.clone(), connection: self.connection.clone(), id })
+        Some(CommandId { principal: self.principal.clone(), connection: self.connection.clone(), id })
     }
 
     /// A response to it that says no more than its result.
-    pub(crate) fn response<'a>(&'a self, result: Result<Option<&'a str>, &'a CodedError>) -> Response<'a> {
+    pub(crate) fn response<'a>(
+        &'a self,
+        result: Result<Option<&'a str>, &'a CodedError>,
+    ) -> ResponseLine<'a> {
         plain_response(self.origin, &self.link_id, &self.cmd, result)
     }
 
@@ -368,8 +371,8 @@ pub(crate) fn plain_response<'a>(
     id: &'a str,
     cmd: &'a str,
     result: Result<Option<&'a str>, &'a CodedError>,
-) -> Response<'a> {
-    Response {
+) -> ResponseLine<'a> {
+    ResponseLine {
         origin,
         id,
         cmd,

@@ -8,10 +8,10 @@ mod supervision;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use qd_core::agent::{AgentEvent, AgentRequest, Answer};
+use qd_core::agent::{AgentEvent, AgentRequest, QuestionAnswer};
 use qd_core::command_queue::QueueInput;
-use qd_core::ledger::Token;
-use qd_core::session::{AgentUp, Gone};
+use qd_core::ledger::SubmissionToken;
+use qd_core::session::{AgentEnd, ReadyAgent};
 use qd_wire::data::SessionCreatedData;
 use qd_wire::event::NotifyLevel;
 use qd_wire::{CodedError, ErrorCode};
@@ -125,7 +125,7 @@ impl SessionActor {
         }
     }
 
-    pub(super) async fn agent_prepared(&mut self, generation: u32, result: Result<AgentUp, CodedError>) {
+    pub(super) async fn agent_prepared(&mut self, generation: u32, result: Result<ReadyAgent, CodedError>) {
         if generation != self.agent.generation || self.agent.state != AgentState::Starting {
             return;
         }
@@ -194,8 +194,8 @@ impl SessionActor {
         if self.exists {
             // A program that could not be started again is over, as it was before.
             let gone = match self.is_run() {
-                true => Gone::Closed { reason: error.message.clone() },
-                false => Gone::Died { error: error.message.clone() },
+                true => AgentEnd::Closed { reason: error.message.clone() },
+                false => AgentEnd::Died { error: error.message.clone() },
             };
             self.session.gone(now_ms(), gone, &mut self.out);
         }
@@ -229,7 +229,7 @@ impl SessionActor {
     }
 
     /// Answers the command that waited for the agent to start.
-    pub(super) async fn answer_start(&mut self, token: Token) {
+    pub(super) async fn answer_start(&mut self, token: SubmissionToken) {
         let Some(admitted) = self.commands.take(token) else { return };
         self.worktree.made = None;
         let session_id = self.session.identity().session_id.clone();
@@ -276,7 +276,7 @@ impl SessionActor {
             if self.agent.state == AgentState::Ready {
                 self.forget_agent();
                 self.complete_from_file().await;
-                self.session.gone(now, Gone::Died { error: error.clone() }, &mut self.out);
+                self.session.gone(now, AgentEnd::Died { error: error.clone() }, &mut self.out);
                 self.refuse_waiting(&ErrorCode::AgentGone.with(error));
             }
         }
@@ -309,14 +309,14 @@ impl SessionActor {
             return;
         }
         self.session.withdraw_questions(now_ms(), &mut self.out);
-        ids.into_iter().for_each(|request_id| self.answer_agent(request_id, Answer::Cancelled));
+        ids.into_iter().for_each(|request_id| self.answer_agent(request_id, QuestionAnswer::Cancelled));
     }
 
     /// Cancels questions there was no place for: whoever asked must not wait for ever.
     fn refuse_questions(&mut self) {
         for request_id in self.session.take_refused_questions() {
             tracing::warn!(request_id, "too many questions are open; one was cancelled");
-            self.answer_agent(request_id, Answer::Cancelled);
+            self.answer_agent(request_id, QuestionAnswer::Cancelled);
         }
     }
 
@@ -336,7 +336,7 @@ impl SessionActor {
     }
 
     /// Ends the agent and tells everybody.
-    pub(super) async fn stop_agent(&mut self, gone: Gone) {
+    pub(super) async fn stop_agent(&mut self, gone: AgentEnd) {
         if self.is_run() {
             return self.stop_run(gone).await;
         }

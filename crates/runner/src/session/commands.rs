@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use qd_core::agent::AgentRequest;
 use qd_core::command_queue::{AgentAnswer, AgentWork, QueueInput};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_core::redact::redact;
-use qd_core::session::{Answered, Gone};
-use qd_core::view::run::host::outgoing::PRINCIPAL as FOREIGN_SERVER;
+use qd_core::session::{AgentEnd, SettledAnswer};
+use qd_core::view::run::host::server_connection::PRINCIPAL as FOREIGN_SERVER;
 use qd_wire::command::InputResponseParams;
 use qd_wire::data::{SessionState, SessionStatus};
 use qd_wire::event::NotifyLevel;
@@ -108,8 +108,8 @@ impl SessionActor {
 
     /// Commands that need a living agent; it is started for them where that makes sense.
     pub(super) fn execute_on_agent(&mut self, admitted: AdmittedCommand) {
-        if let Some(error) = prompt_text(&admitted.command).and_then(|text| self.refuse_input(text)) {
-            return self.finish(admitted, Err(ErrorCode::Unsupported.with(error).into()));
+        if let Some(Err(error)) = prompt_text(&admitted.command).map(|text| self.check_input(text)) {
+            return self.finish(admitted, Err(error.into()));
         }
         match (self.agent.state, self.session.status()) {
             (AgentState::Ready, _) => {}
@@ -173,7 +173,7 @@ impl SessionActor {
     }
 
     /// The agent is done with a command.
-    pub(super) fn executed(&mut self, token: Token, result: AgentResult<ExecutedCommand>) {
+    pub(super) fn executed(&mut self, token: SubmissionToken, result: AgentResult<ExecutedCommand>) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.agent.health.answered();
@@ -282,7 +282,7 @@ impl SessionActor {
     }
 
     /// Passes an answer on, if it is the agent that asked.
-    fn pass_answer_to_agent(&self, params: &InputResponseParams, answered: Answered) -> AgentResult<()> {
+    fn pass_answer_to_agent(&self, params: &InputResponseParams, answered: SettledAnswer) -> AgentResult<()> {
         if answered.source() != PermissionSource::Agent {
             return Ok(());
         }
@@ -334,14 +334,14 @@ impl SessionActor {
         let data = stopped(&admitted.command).as_ref().map(json_text).transpose();
         self.withdraw_gates().await;
         if self.session.status() != SessionStatus::Closed {
-            self.stop_agent(Gone::Closed { reason: "closed by a client".to_owned() }).await;
+            self.stop_agent(AgentEnd::Closed { reason: "closed by a client".to_owned() }).await;
             self.forget_bash_circuit();
         }
         self.finish(admitted, data);
     }
 
     async fn restart(&mut self, admitted: AdmittedCommand) {
-        self.stop_agent(Gone::Stopped).await;
+        self.stop_agent(AgentEnd::Stopped).await;
         self.await_start(admitted);
         self.start_agent();
     }
@@ -355,7 +355,7 @@ impl SessionActor {
 
     async fn delete(&mut self, admitted: AdmittedCommand) {
         self.withdraw_gates().await;
-        self.stop_agent(Gone::Closed { reason: "deleted by a client".to_owned() }).await;
+        self.stop_agent(AgentEnd::Closed { reason: "deleted by a client".to_owned() }).await;
         self.forget_bash_circuit();
         let session_id = self.session.identity().session_id.clone();
         if let Err(error) = self.shared.store.delete_session(&session_id).await {
@@ -382,7 +382,9 @@ impl SessionActor {
 
 /// `data` of a response, serialised once.
 pub(super) fn json_text<T: Serialize>(data: &T) -> AgentResult<Arc<str>> {
-    serde_json::to_string(data).map(Arc::from).map_err(|error| AgentFailure::refused(error.to_string()))
+    serde_json::to_string(data)
+        .map(Arc::from)
+        .map_err(|error| ErrorCode::Internal.with(error.to_string()).into())
 }
 
 /// The beginning of what a command says, without its secrets, for a person who must recognise it.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::ledger::{Outcome, Token};
-use qd_core::outbox::{Outbox, Response, ResponseSpan};
+use qd_core::event_writer::{EventWriter, ResponseLine, ResponseSpan};
+use qd_core::ledger::{CommandOutcome, SubmissionToken};
 use qd_core::redact::redact_question;
-use qd_core::session::{IndexChange, Memory, StoredQuestion};
-use qd_store::{ApprovalRow, OutcomeRow, Rewrite, RunnerBatch, StoreError};
+use qd_core::session::{MessageIndexChange, SessionMemory, StoredQuestion};
+use qd_store::{ApprovalRow, OutcomeRow, RecordRewrite, RunnerBatch, StoreError};
 use qd_wire::{ErrorCode, Event};
 
 use super::actor::{SessionActor, plain_response};
@@ -29,11 +29,11 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(super) struct CommitState {
     pub(super) outcomes: Vec<OutcomeRow>,
     /// Commands whose outcome goes out with this round; whoever waits for them is told after the commit.
-    pub(super) settled: Vec<(Token, Outcome)>,
+    pub(super) settled: Vec<(SubmissionToken, CommandOutcome)>,
     /// Inputs whose names may come again: they were taken and then refused.
     pub(super) refused_inputs: Vec<String>,
     /// What the store has of the session, besides its counters.
-    pub(super) stored: Option<Memory>,
+    pub(super) stored: Option<SessionMemory>,
     /// When the counters were last stored, and with which state.
     pub(super) row_stored: Option<(i64, &'static str)>,
     /// The questions the store knows of.
@@ -105,11 +105,11 @@ impl SessionActor {
         self.row_changes(&mut batch);
         for change in self.session.take_index_changes() {
             match change {
-                IndexChange::Clear => {
+                MessageIndexChange::Clear => {
                     batch.index_truncate_from = Some(0);
                     batch.index_put.clear();
                 }
-                IndexChange::Add { idx, message_id } => batch.index_put.push((idx, message_id)),
+                MessageIndexChange::Add { idx, message_id } => batch.index_put.push((idx, message_id)),
             }
         }
         self.question_changes(&mut batch);
@@ -171,7 +171,7 @@ impl SessionActor {
         let stored = &mut self.publishing.stored_questions;
         let open: Vec<&qd_core::session::OpenQuestion> = self.session.open_questions().collect();
         let gone = |id: &String| !open.iter().any(|question| question.request.request_id() == id);
-        batch.rewrites = settled.into_iter().map(|seq| (seq, redact_question as Rewrite)).collect();
+        batch.rewrites = settled.into_iter().map(|seq| (seq, redact_question as RecordRewrite)).collect();
         batch.approvals_delete = stored.iter().filter(|id| gone(id)).cloned().collect();
         for id in &batch.approvals_delete {
             stored.remove(id);
@@ -239,16 +239,17 @@ impl SessionActor {
         let error = ErrorCode::Indeterminate.with(format!(
             "The command's outcome cannot be stored, so it may or may not have taken effect: {error}"
         ));
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         for ResponseSpan { origin, id, cmd, .. } in responses {
-            let response = Response { indeterminate: true, ..plain_response(*origin, id, cmd, Err(&error)) };
+            let response =
+                ResponseLine { indeterminate: true, ..plain_response(*origin, id, cmd, Err(&error)) };
             out.response(self.session.front(), now_ms(), &response);
         }
         self.send(out).await;
     }
 
     /// Sends without storing.
-    pub(super) async fn send(&self, mut out: Outbox) {
+    pub(super) async fn send(&self, mut out: EventWriter) {
         let mut round = out.take();
         let block = Bytes::from(std::mem::take(&mut round.bytes));
         self.shared.hub_delivery.publish(&self.session.identity().session_id, block, &round).await;
@@ -257,7 +258,7 @@ impl SessionActor {
     /// Tells everybody who looks, at once and live: a record could not be stored now.
     async fn announce_store_status(&self, text: Option<String>) {
         let event = Event::Status { key: STORE_STATUS.to_owned(), text };
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         out.known(self.session.front(), now_ms(), None, &event);
         self.send(out).await;
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use qd_core::agent::Image;
 use qd_core::session::StoredQuestion;
+use qd_wire::command_table::{CommandClass, class_of};
 
 use super::actor::SessionActor;
 use crate::clock::now_ms;
@@ -27,7 +28,7 @@ impl SessionActor {
         }
         for cut_off in self.shared.submissions.take_cut_off(&self.session.identity().session_id) {
             // A lost abort needs no words: what it should have ended is over.
-            if !matches!(&*cut_off.row.cmd, "abort" | "abort_retry" | "abort_bash" | "abort_compaction") {
+            if class_of(&cut_off.row.cmd) != CommandClass::Abort {
                 self.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut self.out);
             }
             // Stored with the record that tells of it, so that it is told once.

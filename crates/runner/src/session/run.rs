@@ -6,7 +6,7 @@ pub(crate) mod input_hash;
 
 use qd_core::command_queue::QueueInput;
 use qd_core::session::RunStart;
-use qd_core::terminal::{Rules, Screen, ScreenRequest};
+use qd_core::terminal::{QuestionRules, Screen, ScreenRequest};
 use qd_wire::command::SessionAttachParams;
 use qd_wire::data::AttachData;
 use qd_wire::event::Event;
@@ -88,7 +88,7 @@ impl SessionActor {
 
     /// Whether the program is to wait: it is heard when it is ready, and while its records can be kept.
     pub(super) fn is_held_back(&self) -> bool {
-        self.is_run() && (self.agent.state != AgentState::Ready || self.shared.spool_is_full().is_some())
+        self.is_run() && (self.agent.state != AgentState::Ready || self.shared.check_spool_room().is_err())
     }
 
     /// The program that runs, or why there is none.
@@ -294,7 +294,7 @@ impl SessionActor {
         let Ok(handle) = self.run_handle() else { return };
         let Some(run) = self.session.run_state() else { return };
         let Some(screen) = &mut self.run.screen else { return };
-        let question = screen.question(Rules::for_tool(&run.tool), handle.input_mode().is_hidden);
+        let question = screen.question(QuestionRules::for_tool(&run.tool), handle.input_mode().is_hidden);
         self.run.is_secret_asked =
             question.as_ref().is_some_and(|asked| asked.request == ScreenRequest::Text { secret: true });
         let question = question.map(|question| (question, random_id("q")));

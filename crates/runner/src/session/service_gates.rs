@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use qd_core::session::Answered;
+use qd_core::session::SettledAnswer;
 use qd_wire::event::Event;
 use qd_wire::run::{GatePolicy, PermissionDetails};
 use qd_wire::{CodedError, InputRequest};
@@ -118,8 +118,8 @@ impl SessionActor {
     }
 
     /// A person has answered the question of a gate.
-    pub(super) async fn gate_answered(&mut self, request_id: &str, answered: Answered) {
-        let Answered { decision, details, reason, .. } = answered;
+    pub(super) async fn gate_answered(&mut self, request_id: &str, answered: SettledAnswer) {
+        let SettledAnswer { decision, details, reason, .. } = answered;
         let answer = match decision {
             Some(decision) if decision.is_approval() => GateAnswer::Approved,
             _ => GateAnswer::Denied(reason),

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_core::session::{AcceptedPrompt, Identity, KeptInput, Memory, Session, StoredQuestion};
+use qd_core::session::{
+    AcceptedPrompt, Session, SessionIdentity, SessionMemory, StoredQuestion, UndeliveredInput,
+};
 use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
 use qd_wire::data::{ModelRef, QueueState, SessionStatus, WorktreeState};
@@ -20,7 +22,7 @@ pub(crate) struct RestoredSession {
     pub(super) config: SessionConfig,
     pub(super) created_at: i64,
     /// What the store has; the session may know more already.
-    pub(super) stored: Memory,
+    pub(super) stored: SessionMemory,
     /// It was working when we died.
     pub(super) was_working: bool,
     /// It had an agent when we stopped, or its turn was cut off with inputs that wait.
@@ -46,11 +48,11 @@ struct NativeState {
     is_file_written: bool,
     /// Inputs that no agent has read.
     #[serde(default)]
-    waiting: Vec<KeptInput>,
+    waiting: Vec<UndeliveredInput>,
     #[serde(default)]
     waits_for_prompt: bool,
     #[serde(default)]
-    delivering: Option<KeptInput>,
+    delivering: Option<UndeliveredInput>,
     #[serde(default)]
     accepted: Vec<AcceptedPrompt>,
     #[serde(default)]
@@ -71,7 +73,7 @@ pub(super) fn new_session(
     created_at: i64,
 ) -> Session {
     let identity = identity(runner, session_id, config, created_at);
-    Session::new(identity, Memory::default(), SessionStatus::Starting)
+    Session::new(identity, SessionMemory::default(), SessionStatus::Starting)
 }
 
 pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
@@ -129,8 +131,8 @@ pub(super) fn counters(actor: &SessionActor, now: i64) -> SessionCounters {
 }
 
 /// Whether the counters are all that has to be written.
-pub(super) fn differs_in_counters_only(stored: &Memory, memory: &Memory) -> bool {
-    let Memory {
+pub(super) fn differs_in_counters_only(stored: &SessionMemory, memory: &SessionMemory) -> bool {
+    let SessionMemory {
         last_seq: _,
         next_idx: _,
         version: _,
@@ -184,7 +186,7 @@ pub(crate) fn restore(
 ) -> Result<RestoredSession, RestoreError> {
     let config: SessionConfig = serde_json::from_str(&row.config_json).map_err(RestoreError::Config)?;
     let native: NativeState = serde_json::from_str(&row.native_json).map_err(RestoreError::Native)?;
-    let stored = Memory {
+    let stored = SessionMemory {
         last_seq: row.next_seq.saturating_sub(1),
         next_idx: row.next_idx,
         version: row.version,
@@ -223,27 +225,27 @@ pub(crate) fn restore(
 }
 
 /// Whether a client may name this directory for a new session; the words are those of the pi-server document.
-fn check_cwd(cwd: &str) -> Result<(), &'static str> {
+fn check_cwd(cwd: &str) -> Result<(), CodedError> {
     const CHARACTERS_MAX: usize = 4096;
     if cwd.trim().is_empty() {
-        return Err("CWD must be a non-empty string");
+        return Err(CodedError::invalid("CWD must be a non-empty string"));
     }
     if cwd.chars().count() > CHARACTERS_MAX {
-        return Err("CWD too long (max 4096 characters)");
+        return Err(CodedError::invalid("CWD too long (max 4096 characters)"));
     }
     if cwd.contains('\0') || cwd.starts_with('~') {
-        return Err("CWD contains potentially dangerous path components");
+        return Err(CodedError::invalid("CWD contains potentially dangerous path components"));
     }
     if !Path::new(cwd).is_absolute() {
-        return Err("CWD must be an absolute path");
+        return Err(CodedError::invalid("CWD must be an absolute path"));
     }
     match std::fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err("CWD must point to an existing directory"),
+        Ok(_) => Err(CodedError::invalid("CWD must point to an existing directory")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err("CWD must point to an existing directory")
+            Err(ErrorCode::NotFound.with("CWD must point to an existing directory"))
         }
-        Err(_) => Err("CWD could not be resolved"),
+        Err(error) => Err(ErrorCode::of_io(&error).with("CWD could not be resolved")),
     }
 }
 
@@ -253,7 +255,7 @@ pub(crate) fn check_cwd_of(config: &SessionConfig) -> Result<(), CodedError> {
     if is_terminal(&config.harness) && Path::new(cwd).is_absolute() {
         check_run_cwd(Path::new(cwd))?;
     }
-    check_cwd(cwd).map_err(CodedError::invalid)
+    check_cwd(cwd)
 }
 
 fn check_run_cwd(cwd: &Path) -> Result<(), CodedError> {
@@ -296,8 +298,13 @@ pub(super) fn start_request(
     })
 }
 
-fn identity(runner: &RunnerConfig, session_id: &str, config: &SessionConfig, created_at: i64) -> Identity {
-    Identity {
+fn identity(
+    runner: &RunnerConfig,
+    session_id: &str,
+    config: &SessionConfig,
+    created_at: i64,
+) -> SessionIdentity {
+    SessionIdentity {
         session_id: session_id.to_owned(),
         runner_id: runner.runner_id.clone(),
         harness: config.harness.clone(),

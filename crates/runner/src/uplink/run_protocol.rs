@@ -2,17 +2,17 @@
 //!
 //! It is reached as a hub is: something that can be connected to, again and again. Behind the connection stands a
 //! bridge that plays the hub towards the runner, so spool, window, order and resuming are the same as for a hub; the
-//! translation itself is pure (`qd_core::view::run::host::outgoing`).
+//! translation itself is pure (`qd_core::view::run::host::server_connection`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::view::run::host::outgoing::{Outcome, Outgoing};
+use qd_core::view::run::host::server_connection::{ServerConnection, TranslatedLines};
 use qd_link::host::HostDialer;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
 use qd_link::mutex::Mutex;
-use qd_link::runner::{Connect, ConnectFailure, Connecting};
+use qd_link::runner::{ConnectFailure, ConnectFuture, HubConnector};
 use qd_store::RunnerStore;
 use qd_wire::link::LinkLine;
 use tokio::sync::mpsc;
@@ -39,8 +39,8 @@ impl RunServer {
     }
 }
 
-impl Connect for RunServer {
-    fn connect(&self) -> Connecting {
+impl HubConnector for RunServer {
+    fn connect(&self) -> ConnectFuture {
         let server = self.clone();
         Box::pin(async move { server.attempt().await })
     }
@@ -76,7 +76,11 @@ impl RunServer {
     }
 
     /// Takes the runner's hello and welcomes it.
-    async fn introduce(&self, runner: &LinkSender, from_runner: &mut LinkReceiver) -> Option<Outgoing> {
+    async fn introduce(
+        &self,
+        runner: &LinkSender,
+        from_runner: &mut LinkReceiver,
+    ) -> Option<ServerConnection> {
         let block = from_runner.recv().await?;
         let first = block.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let Ok(LinkLine::Hello(hello)) = serde_json::from_slice(first) else {
@@ -85,7 +89,7 @@ impl RunServer {
         };
         let (outgoing, welcome) = {
             let acked = self.acked.lock();
-            Outgoing::welcome(&hello, acked.as_ref().unwrap_or(&HashMap::new()))
+            ServerConnection::welcome(&hello, acked.as_ref().unwrap_or(&HashMap::new()))
         };
         let mut line = serde_json::to_vec(&LinkLine::Welcome(welcome)).ok()?;
         line.push(b'\n');
@@ -96,7 +100,7 @@ impl RunServer {
 
 /// One connection.
 struct RunServerBridge {
-    outgoing: Mutex<Outgoing>,
+    outgoing: Mutex<ServerConnection>,
     server: RunServer,
     to_runner: LinkSender,
     to_server: LinkSender,
@@ -130,7 +134,7 @@ impl RunServerBridge {
     async fn read_server(&self, mut server: LinkReceiver, replies: mpsc::Sender<String>) {
         while let Some(block) = server.recv().await {
             let Ok(text) = std::str::from_utf8(&block) else { continue };
-            let Outcome { to_server, to_runner, acked } =
+            let TranslatedLines { to_server, to_runner, acked } =
                 self.outgoing.lock().message(now_ms(), text.trim_end());
             if let Some((run_id, seq)) = acked {
                 self.server.acked.lock().get_or_insert_default().insert(run_id, seq);
@@ -146,7 +150,7 @@ impl RunServerBridge {
         }
     }
 
-    async fn send(&self, outcome: Outcome) -> Option<()> {
+    async fn send(&self, outcome: TranslatedLines) -> Option<()> {
         for message in outcome.to_server {
             self.to_server.send(Bytes::from(message)).await.ok()?;
         }

@@ -88,7 +88,7 @@ async fn an_answer_that_cannot_be_passed_on_leaves_its_question_open() {
         let answer = runner
             .call(json!({"cmd": "input_response", "session_id": "s", "request_id": "q", "value": "me"}))
             .await;
-        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("failed")), "{answer}");
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("unsupported")), "{answer}");
     }
     assert!(!runner.lines[from..].iter().any(|line| line["event"] == "agent.input_resolved"));
 }
@@ -103,7 +103,7 @@ async fn what_it_has_not_is_refused_by_name() {
         (json!({"cmd": "export_html", "session_id": "s"}), "export_html"),
     ] {
         let answer = runner.call(command).await;
-        assert_eq!(answer["success"], false, "{answer}");
+        assert_eq!((&answer["success"], &answer["code"]), (&json!(false), &json!("unsupported")), "{answer}");
         assert_eq!(answer["error"], format!("parrot does not support '{name}'"));
     }
     // The words of another harness's extension are plain text to this one.

@@ -7,13 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    AccessToken, Appended, AuditQuery, AuditRow, Backend, HistoryQuery, HostRow, HostTrust, HubSession,
-    HubStore, Login, MessagePage, PersonChange, PersonPut, PersonRow, PushChange, PushRow, RecordIn,
-    RunnerNote, RunnerRow, SearchHit, SearchQuery, SubmissionRow, TokenPut, UsageQuery, UsageRows,
+    AccessTokenRow, AppendSummary, AuditQuery, AuditRow, Backend, HistoryQuery, HostRow, HostTrust,
+    HubSession, HubStore, LoginRow, MessagePage, NewRecord, PersonChange, PersonRow, PersonStored,
+    PushChange, PushRow, RunnerNote, RunnerRow, SearchHit, SearchQuery, SubmissionRow, TokenStored,
+    UsageQuery, UsageRows,
 };
-use crate::Rewrite;
+use crate::RecordRewrite;
 use crate::error::Result;
-use crate::pending::Pending;
+use crate::store_future::StoreFuture;
 
 /// Makes of each line a method that hands the request to the backend. A `match` on an enum costs a predictable branch
 /// per request and no allocation, and the compiler says which methods a new backend lacks.
@@ -33,15 +34,15 @@ hub_interface! {
     // Records, sessions and messages.
 
     /// Stores records and their effects in one transaction; resolves after the commit.
-    async fn append(&self, batch: Vec<RecordIn>) -> Result<Appended>;
+    async fn append(&self, batch: Vec<NewRecord>) -> Result<AppendSummary>;
 
     /// Like `append`, in two steps: the first await waits for room in the queue, the second for the commit. So
     /// a caller can have several batches under way and still know their order.
-    async fn enqueue_append(&self, batch: Vec<RecordIn>) -> Result<Pending<Appended>>;
+    async fn enqueue_append(&self, batch: Vec<NewRecord>) -> Result<StoreFuture<AppendSummary>>;
 
     /// Replaces the body of a record by what `with` makes of it, where there is such a record. For what no later record
     /// tells; otherwise see [`Effect::Rewrite`](crate::Effect::Rewrite).
-    async fn rewrite_record(&self, session_id: &str, seq: u64, with: Rewrite) -> Result<()>;
+    async fn rewrite_record(&self, session_id: &str, seq: u64, with: RecordRewrite) -> Result<()>;
 
     /// Removes a session with its records and messages; false if there was none.
     async fn delete_session(&self, session_id: &str) -> Result<bool>;
@@ -120,18 +121,18 @@ hub_interface! {
     async fn revoke_runner(&self, runner_id: &str, now: i64) -> Result<bool>;
 
     /// Removes a session with its records and messages and leaves a tombstone for its runner, in one transaction.
-    /// The tombstone stands even if there was no session, which is what false says. Beyond `BURIED_SESSIONS_MAX`
+    /// The tombstone stands even if there was no session, which is what false says. Beyond `DELETED_SESSIONS_MAX`
     /// the oldest tombstones go.
-    async fn bury_session(&self, session_id: &str, runner_id: &str, now: i64) -> Result<bool>;
+    async fn mark_session_deleted(&self, session_id: &str, runner_id: &str, now: i64) -> Result<bool>;
 
-    /// The sessions this runner has yet to delete, those buried first in front.
-    async fn buried_sessions(&self, runner_id: &str) -> Result<Vec<String>>;
+    /// The sessions this runner has yet to delete, those deleted first in front.
+    async fn deleted_sessions_of(&self, runner_id: &str) -> Result<Vec<String>>;
 
-    /// The runner that has yet to delete this session, if it is buried.
-    async fn is_buried(&self, session_id: &str) -> Result<Option<String>>;
+    /// The runner that has yet to delete this session, if it is deleted.
+    async fn runner_of_deleted(&self, session_id: &str) -> Result<Option<String>>;
 
     /// Takes a tombstone away: its runner has deleted the session. False if there was none.
-    async fn unbury_session(&self, session_id: &str) -> Result<bool>;
+    async fn forget_deleted_session(&self, session_id: &str) -> Result<bool>;
 
     // The journal of the pi-server face.
 
@@ -170,7 +171,7 @@ hub_interface! {
     async fn people(&self) -> Result<Vec<PersonRow>>;
 
     /// Adds a person unless the name is taken or there are `PEOPLE_MAX` already.
-    async fn put_person(&self, person: PersonRow) -> Result<PersonPut>;
+    async fn put_person(&self, person: PersonRow) -> Result<PersonStored>;
 
     /// Changes a person. Another password, or being disabled, ends all their logins and tokens with the same commit.
     /// False if there is no such person.
@@ -184,30 +185,30 @@ hub_interface! {
 
     /// Stores a login by the hash of its token. Beyond `LOGINS_MAX` of the same person those unused for longest go;
     /// tells their hashes.
-    async fn put_login(&self, login: Login) -> Result<Vec<Vec<u8>>>;
+    async fn put_login(&self, login: LoginRow) -> Result<Vec<Vec<u8>>>;
 
     /// The login with this hash, if there is one that was used within `life`. Its use is noted, at most once a
     /// minute, and if the disk is full not at all: who has logged in stays in.
-    async fn check_login(&self, token_hash: &[u8], now: i64, life: Duration) -> Result<Option<Login>>;
+    async fn check_login(&self, token_hash: &[u8], now: i64, life: Duration) -> Result<Option<LoginRow>>;
 
     /// The logins of a person, or of the hub's owner, most recently used first; those that are over too.
-    async fn logins_of(&self, username: Option<&str>) -> Result<Vec<Login>>;
+    async fn logins_of(&self, username: Option<&str>) -> Result<Vec<LoginRow>>;
 
     /// False if there was none.
     async fn delete_login(&self, token_hash: &[u8]) -> Result<bool>;
 
     /// Adds a token, by its hash, unless its name is taken or there are `ACCESS_TOKENS_MAX` already.
-    async fn put_access_token(&self, token: AccessToken) -> Result<TokenPut>;
+    async fn put_access_token(&self, token: AccessTokenRow) -> Result<TokenStored>;
 
     /// All access tokens, those of the hub's owner first, then by owner and name.
-    async fn access_tokens(&self) -> Result<Vec<AccessToken>>;
+    async fn access_tokens(&self) -> Result<Vec<AccessTokenRow>>;
 
     /// Removes a token of this owner, which is the hub's if it is `None`, and gives its hash; `None` if there was none.
     async fn delete_access_token(&self, owner: Option<&str>, name: &str) -> Result<Option<Vec<u8>>>;
 
     /// The token with this hash, if there is one that has not expired. Its use is noted, at most once a minute, and if
     /// the disk is full not at all: who has a token stays in.
-    async fn check_access_token(&self, token_hash: &[u8], now: i64) -> Result<Option<AccessToken>>;
+    async fn check_access_token(&self, token_hash: &[u8], now: i64) -> Result<Option<AccessTokenRow>>;
 
     // Hosts that speak the run protocol.
 

@@ -10,9 +10,9 @@ pub const MESSAGE_PAGE_BYTES_MAX: usize = 4 << 20;
 pub const SEARCH_TOKENS_MAX: usize = 32;
 /// The most hits of one answer, whatever was asked for.
 pub const SEARCH_LIMIT_MAX: u32 = 200;
-/// Tombstones that are kept. A runner that stays away while this many others are buried brings the oldest of its
+/// Tombstones that are kept. A runner that stays away while this many others are deleted brings the oldest of its
 /// deleted sessions back, and they can be deleted again.
-pub const BURIED_SESSIONS_MAX: usize = 10_000;
+pub const DELETED_SESSIONS_MAX: usize = 10_000;
 /// People that can be there at a time; owners add them by hand.
 pub const PEOPLE_MAX: usize = 1000;
 /// Logins that are kept of one person, and of the hub's owner.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::Rewrite;
+use crate::RecordRewrite;
 
 /// A session as the hub lists it. Times are unix milliseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub struct HubSession {
     /// Of its last message that has one.
     pub last_text: Option<String>,
     /// Of all messages, active or not.
-    pub totals: Totals,
+    pub totals: SessionTotals,
     pub error: Option<String>,
     /// What runs in its terminal; an upsert without it leaves what is there.
     pub run_tool: Option<String>,
@@ -36,14 +36,14 @@ pub struct HubSession {
 
 /// What the messages of a session have cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Totals {
+pub struct SessionTotals {
     pub tokens: i64,
     pub cost_usd: f64,
 }
 
 /// One durable record on its way into the log.
 #[derive(Debug, Clone)]
-pub struct RecordIn {
+pub struct NewRecord {
     pub session_id: Arc<str>,
     /// Whose session it is: written with the session's row when its first record comes, whatever that record says.
     pub runner_id: Arc<str>,
@@ -56,12 +56,12 @@ pub struct RecordIn {
     /// Who did what, where the record says so; stored together with the record, and like `effect` only if it is new.
     pub audit: Option<Box<AuditRow>>,
     /// Applied in the same transaction, and only if the record is new: a repeated record changes nothing.
-    pub effect: Option<Effect>,
+    pub effect: Option<RecordEffect>,
 }
 
 /// What a record changes beside the log.
 #[derive(Debug, Clone)]
-pub enum Effect {
+pub enum RecordEffect {
     UpsertSession(Box<HubSession>),
     SessionPatch(Box<SessionPatch>),
     Message(Box<MessageRow>),
@@ -70,7 +70,7 @@ pub enum Effect {
     /// The body of an earlier record of the same session is replaced.
     Rewrite {
         seq: u64,
-        with: Rewrite,
+        with: RecordRewrite,
     },
 }
 
@@ -124,12 +124,12 @@ pub struct MessageRow {
 
 /// What an append did. `heads` has each session of the batch with its greatest stored `seq`: what may be acked.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Appended {
+pub struct AppendSummary {
     pub inserted: u64,
     pub duplicates: u64,
     pub heads: Vec<(Arc<str>, u64)>,
     /// Sessions whose messages have a cost among the new ones, with what it comes to now.
-    pub totals: Vec<(Arc<str>, Totals)>,
+    pub totals: Vec<(Arc<str>, SessionTotals)>,
 }
 
 /// A page of the active messages, oldest first.
@@ -181,7 +181,7 @@ pub struct SearchHit {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct LoginRow {
     pub token_hash: Vec<u8>,
     /// Whose it is; `None` for the hub's owner.
     pub username: Option<String>,
@@ -212,7 +212,7 @@ pub struct PersonChange {
 
 /// What came of adding a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PersonPut {
+pub enum PersonStored {
     Added,
     /// A person, or a token of the hub's owner, has the name.
     NameTaken,
@@ -363,7 +363,7 @@ pub struct HistoryQuery {
 
 /// A named token that opens the hub. Names are unique among the tokens of one owner. Times are unix milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AccessToken {
+pub struct AccessTokenRow {
     pub name: String,
     /// The person whose it is; `None` for those that the hub's owner has made for others.
     pub owner: Option<String>,
@@ -377,7 +377,7 @@ pub struct AccessToken {
 
 /// What came of adding a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenPut {
+pub enum TokenStored {
     Added,
     /// Its owner has one of this name; or, if it is the hub's owner, a person has the name.
     NameTaken,

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Result, StoreError};
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::execution::Execution;
+use crate::sqlite::execution::StoreExecution;
 use crate::sqlite::migrate::{Migrations, migrate};
 
 /// Page cache of one connection. Small: an idle `qd up` has four of them and stays under 20 MB.
@@ -27,12 +27,12 @@ pub struct StoreOptions {
     /// The database may not grow beyond this many pages. For tests of a full disk.
     pub pages_max: Option<u32>,
     /// Threads, unless the store is part of a simulated world.
-    pub execution: Execution,
+    pub execution: StoreExecution,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { cache_kib: CACHE_KIB_DEFAULT, pages_max: None, execution: Execution::Threads }
+        Self { cache_kib: CACHE_KIB_DEFAULT, pages_max: None, execution: StoreExecution::Threads }
     }
 }
 
@@ -48,7 +48,7 @@ impl Database {
         Self { path: path.to_owned(), options }
     }
 
-    pub(crate) fn execution(&self) -> &Execution {
+    pub(crate) fn execution(&self) -> &StoreExecution {
         &self.options.execution
     }
 

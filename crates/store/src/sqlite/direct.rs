@@ -27,18 +27,18 @@ const SLOW: Duration = Duration::from_millis(10);
 const SLOW_PAUSE: Duration = Duration::from_secs(10);
 
 /// The one connection that writes.
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct WriterConnection {
+    state: Mutex<ConnectionState>,
     log_pages: Arc<AtomicU32>,
 }
 
-struct State {
+struct ConnectionState {
     /// Empty when the store is closed.
     connection: Option<Connection>,
-    credits: Credits,
+    credits: CommitCredits,
 }
 
-impl Shared {
+impl WriterConnection {
     pub(crate) fn new(mut connection: Connection) -> SqlResult<Self> {
         let log_pages = Arc::new(AtomicU32::new(0));
         let seen = Arc::clone(&log_pages);
@@ -46,7 +46,8 @@ impl Shared {
             seen.store(pages.cast_unsigned(), Ordering::Relaxed);
             Ok(())
         }))?;
-        let state = State { connection: Some(connection), credits: Credits::new(clock::now()) };
+        let state =
+            ConnectionState { connection: Some(connection), credits: CommitCredits::new(clock::now()) };
         Ok(Self { state: Mutex::new(state), log_pages })
     }
 
@@ -56,13 +57,13 @@ impl Shared {
     }
 
     /// The connection for one commit in place, if the store is quiet and nobody uses it.
-    pub(crate) fn try_take(&self) -> Option<Taken<'_>> {
+    pub(crate) fn try_take(&self) -> Option<TakenConnection<'_>> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        (state.connection.is_some() && state.credits.take(clock::now())).then_some(Taken { state })
+        (state.connection.is_some() && state.credits.take(clock::now())).then_some(TakenConnection { state })
     }
 
     /// Takes the connection away for good.
@@ -81,17 +82,17 @@ impl Shared {
     }
 
     /// No step leaves the connection in a transaction, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The connection, for one commit.
-pub(crate) struct Taken<'shared> {
-    state: MutexGuard<'shared, State>,
+pub(crate) struct TakenConnection<'shared> {
+    state: MutexGuard<'shared, ConnectionState>,
 }
 
-impl Taken<'_> {
+impl TakenConnection<'_> {
     pub(crate) fn commit(mut self, job: Box<dyn Job>) {
         let started = clock::now();
         let Some(connection) = &self.state.connection else { return };
@@ -103,13 +104,13 @@ impl Taken<'_> {
 }
 
 /// Whether a store is quiet: a bucket of commits that fills slowly.
-struct Credits {
+struct CommitCredits {
     left: u32,
     /// When the last one was given; in the future after a slow commit.
     given: Instant,
 }
 
-impl Credits {
+impl CommitCredits {
     fn new(now: Instant) -> Self {
         Self { left: CREDITS_MAX, given: now }
     }
@@ -140,14 +141,14 @@ impl Credits {
 mod tests {
     use super::*;
 
-    fn taken(credits: &mut Credits, now: Instant, wanted: u32) -> u32 {
+    fn taken(credits: &mut CommitCredits, now: Instant, wanted: u32) -> u32 {
         (0..wanted).map(|_| u32::from(credits.take(now))).sum()
     }
 
     #[test]
     fn a_quiet_store_allows_some_and_a_busy_one_few() {
         let start = clock::now();
-        let mut credits = Credits::new(start);
+        let mut credits = CommitCredits::new(start);
         assert_eq!(taken(&mut credits, start, 20), CREDITS_MAX);
         assert_eq!(taken(&mut credits, start + CREDIT_EVERY / 2, 20), 0);
         assert_eq!(taken(&mut credits, start + CREDIT_EVERY, 20), 1);
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn after_a_slow_commit_the_thread_does_them_for_a_while() {
         let start = clock::now();
-        let mut credits = Credits::new(start);
+        let mut credits = CommitCredits::new(start);
         credits.spent(start, start + SLOW / 2);
         assert!(credits.take(start + SLOW / 2));
         let ended = start + SLOW;

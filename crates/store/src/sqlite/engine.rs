@@ -5,57 +5,61 @@ use rusqlite::Connection;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::error::{Result, StoreError};
-use crate::pending::Pending;
 use crate::sqlite::database::{Database, StoreOptions, limit_pages};
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::execution::Execution;
-use crate::sqlite::inline::{Inline, InlineReaders};
+use crate::sqlite::execution::StoreExecution;
+use crate::sqlite::inline::{InlineDatabase, InlineReaders};
 use crate::sqlite::migrate::Migrations;
 use crate::sqlite::reader::Readers;
-use crate::sqlite::writer::{Background, Writer};
+use crate::sqlite::writer::{BackgroundWork, Writer};
+use crate::store_future::StoreFuture;
 
 /// What both stores stand on: one database with its writer and its readers.
 pub(crate) struct Engine {
     writer: Writer,
-    readers: Reading,
+    readers: EngineReaders,
     /// Each yields `None` when whoever works on its other end has closed its connection.
     readers_gone: Mutex<mpsc::Receiver<()>>,
     writer_gone: Mutex<mpsc::Receiver<()>>,
 }
 
 /// Who reads.
-enum Reading {
+enum EngineReaders {
     Threads(Readers),
     Inline(InlineReaders),
 }
 
 /// A database that is open and migrated but has no threads yet, so start-up reads need none.
-pub(crate) struct Opened {
+pub(crate) struct OpenedDatabase {
     pub(crate) connection: Connection,
     database: Database,
 }
 
 impl Engine {
-    pub(crate) fn open(path: &Path, options: StoreOptions, migrations: Migrations) -> Result<Opened> {
+    pub(crate) fn open(path: &Path, options: StoreOptions, migrations: Migrations) -> Result<OpenedDatabase> {
         let database = Database::new(path, options);
-        Ok(Opened { connection: database.open_writer(migrations)?, database })
+        Ok(OpenedDatabase { connection: database.open_writer(migrations)?, database })
     }
 
-    pub(crate) fn start(name: &str, opened: Opened, background: Option<Arc<dyn Background>>) -> Result<Self> {
-        let Opened { connection, database } = opened;
+    pub(crate) fn start(
+        name: &str,
+        opened: OpenedDatabase,
+        background: Option<Arc<dyn BackgroundWork>>,
+    ) -> Result<Self> {
+        let OpenedDatabase { connection, database } = opened;
         let (readers_alive, readers_gone) = mpsc::channel(1);
         let (writer_alive, writer_gone) = mpsc::channel(1);
         let (writer, readers) = match database.execution().clone() {
-            Execution::Threads => {
+            StoreExecution::Threads => {
                 let writer = Writer::start_thread(name, connection, background, writer_alive)
                     .map_err(|error| cannot_start("the writing thread", &error))?;
-                (writer, Reading::Threads(Readers::new(name, database, readers_alive)))
+                (writer, EngineReaders::Threads(Readers::new(name, database, readers_alive)))
             }
-            Execution::Inline(disk) => {
-                let inline = Inline::new(connection, disk);
+            StoreExecution::Inline(disk) => {
+                let inline = InlineDatabase::new(connection, disk);
                 let writer = Writer::start_task(&inline, background, writer_alive)
                     .map_err(|error| cannot_start("the writing task", &error))?;
-                (writer, Reading::Inline(InlineReaders::new(inline, readers_alive)))
+                (writer, EngineReaders::Inline(InlineReaders::new(inline, readers_alive)))
             }
         };
         Ok(Self {
@@ -72,7 +76,7 @@ impl Engine {
         bytes: usize,
         apply: impl FnMut(&Connection) -> SqlResult<T> + Send + 'static,
         committed: impl FnOnce(&T) + Send + 'static,
-    ) -> Result<Pending<T>> {
+    ) -> Result<StoreFuture<T>> {
         self.writer.enqueue(bytes, apply, committed).await
     }
 
@@ -82,7 +86,7 @@ impl Engine {
         bytes: usize,
         apply: impl FnMut(&Connection) -> SqlResult<T> + Send + 'static,
         committed: impl FnOnce(&T) + Send + 'static,
-    ) -> Result<Pending<T>> {
+    ) -> Result<StoreFuture<T>> {
         self.writer.enqueue_short(bytes, apply, committed).await
     }
 
@@ -99,8 +103,8 @@ impl Engine {
         work: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
     ) -> Result<T> {
         match &self.readers {
-            Reading::Threads(readers) => readers.read(work).await,
-            Reading::Inline(readers) => readers.read(work).await,
+            EngineReaders::Threads(readers) => readers.read(work).await,
+            EngineReaders::Inline(readers) => readers.read(work).await,
         }
     }
 
@@ -116,8 +120,8 @@ impl Engine {
     /// Returns when both connections are closed; a second call waits for the first.
     pub(crate) async fn close(&self) {
         match &self.readers {
-            Reading::Threads(readers) => readers.close(),
-            Reading::Inline(readers) => readers.close(),
+            EngineReaders::Threads(readers) => readers.close(),
+            EngineReaders::Inline(readers) => readers.close(),
         }
         while self.readers_gone.lock().await.recv().await.is_some() {}
         self.writer.close();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::error::{Cause, StoreError};
+use crate::error::{DatabaseMessage, StoreError};
 
 /// What functions of this folder that speak SQL return. The engine turns it into the store's result, so that no
 /// signature outside names SQLite.
@@ -42,7 +42,7 @@ impl From<rusqlite::Error> for SqlError {
 }
 
 fn store_error(error: &rusqlite::Error) -> StoreError {
-    let cause = Cause::new(error);
+    let cause = DatabaseMessage::new(error);
     let Some(code) = error.sqlite_error() else { return StoreError::Refused(cause) };
     match code.code {
         ErrorCode::DiskFull => StoreError::Full,

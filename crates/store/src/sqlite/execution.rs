@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Where a store's work runs.
 #[derive(Clone, Default)]
-pub enum Execution {
+pub enum StoreExecution {
     /// A writing thread and up to `READERS_MAX` reading ones per database: what a real hub or runner uses.
     #[default]
     Threads,
@@ -14,22 +14,22 @@ pub enum Execution {
     ///
     /// The file is locked while it is open, and nothing is flushed to the real disk: a power cut or a kill of the
     /// whole process may tear it.
-    Inline(Arc<dyn Disk>),
+    Inline(Arc<dyn SimulatedDisk>),
 }
 
 /// The simulated disk of a store that runs inline.
-pub trait Disk: Send + Sync {
+pub trait SimulatedDisk: Send + Sync {
     /// How long the next commit or read takes; zero does it at once.
     fn delay(&self) -> Duration;
 }
 
-impl Execution {
+impl StoreExecution {
     pub(crate) fn is_inline(&self) -> bool {
         matches!(self, Self::Inline(_))
     }
 }
 
-impl fmt::Debug for Execution {
+impl fmt::Debug for StoreExecution {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(if self.is_inline() { "Inline" } else { "Threads" })
     }

@@ -10,36 +10,36 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Result, StoreError};
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::execution::Disk;
+use crate::sqlite::execution::SimulatedDisk;
 use crate::sqlite::group::Job;
 use crate::sqlite::reader::READS_WAITING_MAX;
-use crate::sqlite::writer::{Background, Group, Message, close, commit};
+use crate::sqlite::writer::{BackgroundWork, JobGroup, WriterMessage, close, commit};
 
 /// The one connection. It is empty from the moment in which the writing task is gone, however that came about,
 /// so nobody can use the file behind the back of whoever opens it next.
-type Slot = Arc<Mutex<Option<Connection>>>;
+type ConnectionSlot = Arc<Mutex<Option<Connection>>>;
 
 /// A database whose work is done by tasks. Nothing holds its connection across an await, so no transaction is
 /// open when a runtime is dropped.
-pub(crate) struct Inline {
-    slot: Slot,
-    disk: Arc<dyn Disk>,
+pub(crate) struct InlineDatabase {
+    slot: ConnectionSlot,
+    disk: Arc<dyn SimulatedDisk>,
 }
 
-impl Inline {
-    pub(crate) fn new(connection: Connection, disk: Arc<dyn Disk>) -> Self {
+impl InlineDatabase {
+    pub(crate) fn new(connection: Connection, disk: Arc<dyn SimulatedDisk>) -> Self {
         Self { slot: Arc::new(Mutex::new(Some(connection))), disk }
     }
 
     /// Starts the writing task in the current runtime; `alive` is dropped when it has closed the connection.
     pub(crate) fn start_writer(
         &self,
-        messages: mpsc::Receiver<Message>,
-        background: Option<Arc<dyn Background>>,
+        messages: mpsc::Receiver<WriterMessage>,
+        background: Option<Arc<dyn BackgroundWork>>,
         alive: mpsc::Sender<()>,
     ) -> std::io::Result<()> {
         let runtime = Handle::try_current().map_err(std::io::Error::other)?;
-        let owner = Owner { slot: Arc::clone(&self.slot), _alive: alive };
+        let owner = WriterGuard { slot: Arc::clone(&self.slot), _alive: alive };
         runtime.spawn(run(owner, messages, background, Arc::clone(&self.disk)));
         Ok(())
     }
@@ -52,14 +52,14 @@ impl Inline {
 
 /// Reads of an inline store.
 pub(crate) struct InlineReaders {
-    inline: Inline,
+    inline: InlineDatabase,
     permits: Semaphore,
     /// Cloned into each read; all clones gone means no read is under way.
     alive: Mutex<Option<mpsc::Sender<()>>>,
 }
 
 impl InlineReaders {
-    pub(crate) fn new(inline: Inline, alive: mpsc::Sender<()>) -> Self {
+    pub(crate) fn new(inline: InlineDatabase, alive: mpsc::Sender<()>) -> Self {
         Self { inline, permits: Semaphore::new(READS_WAITING_MAX), alive: Mutex::new(Some(alive)) }
     }
 
@@ -77,29 +77,29 @@ impl InlineReaders {
 }
 
 /// The writing task's hold on the connection. Dropped with the task, also when its runtime is dropped.
-struct Owner {
-    slot: Slot,
+struct WriterGuard {
+    slot: ConnectionSlot,
     _alive: mpsc::Sender<()>,
 }
 
-impl Drop for Owner {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
         drop(lock(&self.slot).take());
     }
 }
 
 async fn run(
-    owner: Owner,
-    mut messages: mpsc::Receiver<Message>,
-    background: Option<Arc<dyn Background>>,
-    disk: Arc<dyn Disk>,
+    owner: WriterGuard,
+    mut messages: mpsc::Receiver<WriterMessage>,
+    background: Option<Arc<dyn BackgroundWork>>,
+    disk: Arc<dyn SimulatedDisk>,
 ) {
     let background = background.as_deref();
     let mut last_background = Instant::now();
     let mut is_warned = false;
     loop {
-        let idle_limit = background.filter(|work| work.is_pending()).map(Background::interval);
-        let Some(Group { jobs, permits, is_last }) = next_group(&mut messages, idle_limit).await else {
+        let idle_limit = background.filter(|work| work.is_pending()).map(BackgroundWork::interval);
+        let Some(JobGroup { jobs, permits, is_last }) = next_group(&mut messages, idle_limit).await else {
             break;
         };
         if !jobs.is_empty() {
@@ -124,7 +124,12 @@ async fn run(
     }
 }
 
-async fn write(slot: &Slot, jobs: Vec<Box<dyn Job>>, disk: &dyn Disk, is_warned: &mut bool) {
+async fn write(
+    slot: &ConnectionSlot,
+    jobs: Vec<Box<dyn Job>>,
+    disk: &dyn SimulatedDisk,
+    is_warned: &mut bool,
+) {
     pause(disk).await;
     // The slot is emptied by this task only; jobs dropped here would tell their callers `Closed`.
     if let Some(connection) = &*lock(slot) {
@@ -132,19 +137,22 @@ async fn write(slot: &Slot, jobs: Vec<Box<dyn Job>>, disk: &dyn Disk, is_warned:
     }
 }
 
-async fn next_group(messages: &mut mpsc::Receiver<Message>, idle_limit: Option<Duration>) -> Option<Group> {
+async fn next_group(
+    messages: &mut mpsc::Receiver<WriterMessage>,
+    idle_limit: Option<Duration>,
+) -> Option<JobGroup> {
     let first = match idle_limit {
         None => messages.recv().await?,
         Some(limit) => match timeout(limit, messages.recv()).await {
             Ok(message) => message?,
-            Err(_) => return Some(Group::default()),
+            Err(_) => return Some(JobGroup::default()),
         },
     };
-    Some(Group::collect(first, || messages.try_recv().ok()))
+    Some(JobGroup::collect(first, || messages.try_recv().ok()))
 }
 
 /// Even a sleep of nothing would wait for the next tick of the timer.
-async fn pause(disk: &dyn Disk) {
+async fn pause(disk: &dyn SimulatedDisk) {
     let delay = disk.delay();
     if !delay.is_zero() {
         sleep(delay).await;

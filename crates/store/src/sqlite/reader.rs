@@ -16,10 +16,10 @@ pub const READERS_MAX: usize = 2;
 pub const READS_WAITING_MAX: usize = 256;
 const STACK_BYTES: usize = 512 << 10;
 
-type Read = Box<dyn FnOnce(Result<&Connection>) + Send>;
+type ReadJob = Box<dyn FnOnce(Result<&Connection>) + Send>;
 
-struct Request {
-    read: Read,
+struct ReadRequest {
+    read: ReadJob,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Readers {
     name: String,
     database: Database,
     permits: Arc<Semaphore>,
-    waiting: Arc<Mutex<Receiver<Request>>>,
+    waiting: Arc<Mutex<Receiver<ReadRequest>>>,
     busy: Arc<AtomicUsize>,
-    state: Mutex<State>,
+    state: Mutex<ReaderState>,
 }
 
-struct State {
-    queue: Option<SyncSender<Request>>,
+struct ReaderState {
+    queue: Option<SyncSender<ReadRequest>>,
     /// Cloned into each thread; all clones gone means all connections closed.
     alive: Option<mpsc::Sender<()>>,
     threads: usize,
@@ -49,7 +49,7 @@ impl Readers {
             permits: Arc::new(Semaphore::new(READS_WAITING_MAX)),
             waiting: Arc::new(Mutex::new(waiting)),
             busy: Arc::new(AtomicUsize::new(0)),
-            state: Mutex::new(State { queue: Some(queue), alive: Some(alive), threads: 0 }),
+            state: Mutex::new(ReaderState { queue: Some(queue), alive: Some(alive), threads: 0 }),
         }
     }
 
@@ -67,7 +67,7 @@ impl Readers {
             // The caller may have gone away; then nobody misses the answer.
             let _ = reply.send(result);
         });
-        self.submit(Request { read, _permit: permit })?;
+        self.submit(ReadRequest { read, _permit: permit })?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -79,7 +79,7 @@ impl Readers {
         state.alive = None;
     }
 
-    fn submit(&self, request: Request) -> Result<()> {
+    fn submit(&self, request: ReadRequest) -> Result<()> {
         let mut state = lock(&self.state);
         let (Some(queue), Some(alive)) = (state.queue.clone(), state.alive.clone()) else {
             return Err(StoreError::Closed);
@@ -110,7 +110,7 @@ impl Readers {
     }
 }
 
-fn run(database: &Database, waiting: &Mutex<Receiver<Request>>) {
+fn run(database: &Database, waiting: &Mutex<Receiver<ReadRequest>>) {
     let mut connection = None;
     loop {
         // Whoever holds the lock is the one that waits; the others queue for the lock.

@@ -7,12 +7,12 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::error::{Result, StoreError};
-use crate::pending::Pending;
 use crate::sqlite::clock;
-use crate::sqlite::direct::{SHORT_BYTES_MAX, Shared};
+use crate::sqlite::direct::{SHORT_BYTES_MAX, WriterConnection};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::group::{Job, run_group};
-use crate::sqlite::inline::Inline;
+use crate::sqlite::inline::InlineDatabase;
+use crate::store_future::StoreFuture;
 
 /// The queue is counted in units: a request takes one, and one more for each further 32 KiB it carries.
 const UNIT_BYTES: usize = 32 << 10;
@@ -27,13 +27,13 @@ const QUEUE_SPARE: usize = 8;
 const STACK_BYTES: usize = 512 << 10;
 
 /// Work the writer does on the side, when it is due, in a transaction of its own.
-pub(crate) trait Background: Send + Sync + 'static {
+pub(crate) trait BackgroundWork: Send + Sync + 'static {
     fn is_pending(&self) -> bool;
     fn run(&self, connection: &Connection);
     fn interval(&self) -> Duration;
 }
 
-pub(crate) enum Message {
+pub(crate) enum WriterMessage {
     Write { job: Box<dyn Job>, permit: OwnedSemaphorePermit },
     Wake,
     Close,
@@ -41,7 +41,7 @@ pub(crate) enum Message {
 
 /// Requests that become one transaction.
 #[derive(Default)]
-pub(crate) struct Group {
+pub(crate) struct JobGroup {
     pub(crate) jobs: Vec<Box<dyn Job>>,
     /// Held until the requests are done, so that all permits free means nothing is queued or under way.
     pub(crate) permits: Vec<OwnedSemaphorePermit>,
@@ -51,19 +51,19 @@ pub(crate) struct Group {
 
 /// The handle of one database's writer, a thread or a task.
 pub(crate) struct Writer {
-    queue: Queue,
+    queue: WriterQueue,
     units: Arc<Semaphore>,
     /// The thread's connection, where callers may use it while the thread has nothing to do.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<WriterConnection>>,
 }
 
-enum Queue {
-    Thread(SyncSender<Message>),
-    Task(mpsc::Sender<Message>),
+enum WriterQueue {
+    Thread(SyncSender<WriterMessage>),
+    Task(mpsc::Sender<WriterMessage>),
 }
 
 /// Why a message was not queued.
-enum Refused {
+enum QueueRefusal {
     Full,
     Closed,
 }
@@ -73,37 +73,42 @@ impl Writer {
     pub(crate) fn start_thread(
         name: &str,
         connection: Connection,
-        background: Option<Arc<dyn Background>>,
+        background: Option<Arc<dyn BackgroundWork>>,
         alive: mpsc::Sender<()>,
     ) -> std::io::Result<Self> {
         let (queue, messages) = sync_channel(QUEUE_UNITS_MAX + QUEUE_SPARE);
-        let shared = Arc::new(Shared::new(connection).map_err(std::io::Error::other)?);
+        let shared = Arc::new(WriterConnection::new(connection).map_err(std::io::Error::other)?);
         let of_thread = Arc::clone(&shared);
         thread::Builder::new().name(format!("{name}-write")).stack_size(STACK_BYTES).spawn(move || {
             run(&of_thread, &messages, background.as_deref());
             drop(alive);
         })?;
-        Ok(Self { shared: Some(shared), ..Self::new(Queue::Thread(queue)) })
+        Ok(Self { shared: Some(shared), ..Self::new(WriterQueue::Thread(queue)) })
     }
 
     /// Like `start_thread`, with a task in the current runtime; fails where there is none.
     pub(crate) fn start_task(
-        inline: &Inline,
-        background: Option<Arc<dyn Background>>,
+        inline: &InlineDatabase,
+        background: Option<Arc<dyn BackgroundWork>>,
         alive: mpsc::Sender<()>,
     ) -> std::io::Result<Self> {
         let (queue, messages) = mpsc::channel(QUEUE_UNITS_MAX + QUEUE_SPARE);
         inline.start_writer(messages, background, alive)?;
-        Ok(Self::new(Queue::Task(queue)))
+        Ok(Self::new(WriterQueue::Task(queue)))
     }
 
-    fn new(queue: Queue) -> Self {
+    fn new(queue: WriterQueue) -> Self {
         Self { queue, units: Arc::new(Semaphore::new(QUEUE_UNITS_MAX)), shared: None }
     }
 
     /// Waits for room, then queues the request. From here on it is done even if the caller goes away;
     /// requests are applied in the order in which they were queued.
-    pub(crate) async fn enqueue<T, A, C>(&self, bytes: usize, apply: A, committed: C) -> Result<Pending<T>>
+    pub(crate) async fn enqueue<T, A, C>(
+        &self,
+        bytes: usize,
+        apply: A,
+        committed: C,
+    ) -> Result<StoreFuture<T>>
     where
         T: Send + 'static,
         A: FnMut(&Connection) -> SqlResult<T> + Send + 'static,
@@ -121,7 +126,7 @@ impl Writer {
         bytes: usize,
         apply: A,
         committed: C,
-    ) -> Result<Pending<T>>
+    ) -> Result<StoreFuture<T>>
     where
         T: Send + 'static,
         A: FnMut(&Connection) -> SqlResult<T> + Send + 'static,
@@ -138,7 +143,7 @@ impl Writer {
         let units = (1 + bytes / UNIT_BYTES).min(QUEUE_UNITS_MAX) as u32;
         let permit =
             Arc::clone(&self.units).acquire_many_owned(units).await.map_err(|_| StoreError::Closed)?;
-        self.queue.try_send(Message::Write { job, permit }).map_err(|_| StoreError::Closed)
+        self.queue.try_send(WriterMessage::Write { job, permit }).map_err(|_| StoreError::Closed)
     }
 
     /// Does a short request now, or gives it back.
@@ -158,54 +163,54 @@ impl Writer {
 
     /// Makes an idle writer look at its background work.
     pub(crate) fn wake(&self) {
-        match self.queue.try_send(Message::Wake) {
+        match self.queue.try_send(WriterMessage::Wake) {
             // A full queue means the writer is busy and looks at its background work between groups anyway.
-            Ok(()) | Err(Refused::Full) => {}
-            Err(Refused::Closed) => tracing::debug!("background work after close is dropped"),
+            Ok(()) | Err(QueueRefusal::Full) => {}
+            Err(QueueRefusal::Closed) => tracing::debug!("background work after close is dropped"),
         }
     }
 
     /// Refuses new requests; those already queued are still done, then the writer ends.
     pub(crate) fn close(&self) {
         self.units.close();
-        match self.queue.try_send(Message::Close) {
-            Ok(()) | Err(Refused::Closed) => {}
+        match self.queue.try_send(WriterMessage::Close) {
+            Ok(()) | Err(QueueRefusal::Closed) => {}
             // The spare slots make this unreachable; dropping the last handle ends the writer just as well.
-            Err(Refused::Full) => tracing::warn!("the write queue is full at close"),
+            Err(QueueRefusal::Full) => tracing::warn!("the write queue is full at close"),
         }
     }
 }
 
-impl Queue {
-    fn try_send(&self, message: Message) -> Result<(), Refused> {
+impl WriterQueue {
+    fn try_send(&self, message: WriterMessage) -> Result<(), QueueRefusal> {
         match self {
             Self::Thread(queue) => queue.try_send(message).map_err(|error| match error {
-                TrySendError::Full(_) => Refused::Full,
-                TrySendError::Disconnected(_) => Refused::Closed,
+                TrySendError::Full(_) => QueueRefusal::Full,
+                TrySendError::Disconnected(_) => QueueRefusal::Closed,
             }),
             Self::Task(queue) => queue.try_send(message).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => Refused::Full,
-                mpsc::error::TrySendError::Closed(_) => Refused::Closed,
+                mpsc::error::TrySendError::Full(_) => QueueRefusal::Full,
+                mpsc::error::TrySendError::Closed(_) => QueueRefusal::Closed,
             }),
         }
     }
 }
 
-impl Group {
+impl JobGroup {
     /// Takes what waits, from the first to as much as one transaction should hold.
-    pub(crate) fn collect(first: Message, mut next: impl FnMut() -> Option<Message>) -> Self {
+    pub(crate) fn collect(first: WriterMessage, mut next: impl FnMut() -> Option<WriterMessage>) -> Self {
         let mut group = Self::default();
         let mut units = 0;
         let mut message = Some(first);
         while let Some(current) = message {
             match current {
-                Message::Write { job, permit } => {
+                WriterMessage::Write { job, permit } => {
                     units += permit.num_permits();
                     group.jobs.push(job);
                     group.permits.push(permit);
                 }
-                Message::Wake => {}
-                Message::Close => return Self { is_last: true, ..group },
+                WriterMessage::Wake => {}
+                WriterMessage::Close => return Self { is_last: true, ..group },
             }
             message = if units < GROUP_UNITS_MAX { next() } else { None };
         }
@@ -214,13 +219,13 @@ impl Group {
 }
 
 /// A request as the writer takes it, and what its caller waits for.
-fn typed_job<T, A, C>(apply: A, committed: C) -> (Box<dyn Job>, Pending<T>)
+fn typed_job<T, A, C>(apply: A, committed: C) -> (Box<dyn Job>, StoreFuture<T>)
 where
     T: Send + 'static,
     A: FnMut(&Connection) -> SqlResult<T> + Send + 'static,
     C: FnOnce(&T) + Send + 'static,
 {
-    let (reply, pending) = Pending::new();
+    let (reply, pending) = StoreFuture::new();
     (Box::new(TypedJob { apply, committed, value: None, reply }), pending)
 }
 
@@ -253,12 +258,16 @@ where
     }
 }
 
-fn run(shared: &Shared, messages: &Receiver<Message>, background: Option<&dyn Background>) {
+fn run(
+    shared: &WriterConnection,
+    messages: &Receiver<WriterMessage>,
+    background: Option<&dyn BackgroundWork>,
+) {
     let mut last_background = clock::now();
     let mut is_warned = false;
     loop {
-        let idle_limit = background.filter(|work| work.is_pending()).map(Background::interval);
-        let Some(Group { jobs, permits, is_last }) = next_group(messages, idle_limit) else { break };
+        let idle_limit = background.filter(|work| work.is_pending()).map(BackgroundWork::interval);
+        let Some(JobGroup { jobs, permits, is_last }) = next_group(messages, idle_limit) else { break };
         if !jobs.is_empty() {
             is_warned = shared.with(|connection| commit(connection, jobs, is_warned)).unwrap_or(is_warned);
         }
@@ -283,16 +292,16 @@ fn run(shared: &Shared, messages: &Receiver<Message>, background: Option<&dyn Ba
 }
 
 /// Blocks for the first request and takes what else is waiting. `None` when all handles are gone.
-fn next_group(messages: &Receiver<Message>, idle_limit: Option<Duration>) -> Option<Group> {
+fn next_group(messages: &Receiver<WriterMessage>, idle_limit: Option<Duration>) -> Option<JobGroup> {
     let first = match idle_limit {
         None => messages.recv().ok()?,
         Some(limit) => match messages.recv_timeout(limit) {
             Ok(message) => message,
-            Err(RecvTimeoutError::Timeout) => return Some(Group::default()),
+            Err(RecvTimeoutError::Timeout) => return Some(JobGroup::default()),
             Err(RecvTimeoutError::Disconnected) => return None,
         },
     };
-    Some(Group::collect(first, || messages.try_recv().ok()))
+    Some(JobGroup::collect(first, || messages.try_recv().ok()))
 }
 
 /// Runs a group and finishes its requests. Takes and returns whether a full disk was complained of already.

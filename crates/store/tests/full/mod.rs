@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use qd_store::{HubStore, RunnerStore, StoreError, StoreOptions};
 
-use crate::fixtures::{Files, record, unit};
+use crate::fixtures::{DatabaseFiles, record, unit};
 
 /// A full disk: `Full` for what does not fit, all that was acknowledged still there, and on it goes with room.
-pub(crate) async fn a_full_hub_loses_nothing(files: &Files) {
+pub(crate) async fn a_full_hub_loses_nothing(files: &DatabaseFiles) {
     let options = StoreOptions { pages_max: Some(60), ..files.options() };
     let store = HubStore::open(&files.path("hub.db"), options).unwrap();
     let big = |seq| {
@@ -44,7 +44,7 @@ pub(crate) async fn a_full_hub_loses_nothing(files: &Files) {
 }
 
 /// When the spool is full, acks still get through, and they make the room that new lines need.
-pub(crate) async fn acks_make_room_in_a_full_spool(files: &Files) {
+pub(crate) async fn acks_make_room_in_a_full_spool(files: &DatabaseFiles) {
     let options = StoreOptions { pages_max: Some(80), ..files.options() };
     let store = RunnerStore::open(&files.path("runner.db"), options).unwrap();
     let mut seq = 1;

@@ -1,13 +1,13 @@
-use qd_store::{AuditQuery, AuditRow, HubStore, RecordIn};
+use qd_store::{AuditQuery, AuditRow, HubStore, NewRecord};
 
-use super::HubPlace;
+use super::HubFiles;
 use crate::fixtures::record;
 
 fn deed(kind: &str, principal: &str, ts: i64) -> AuditRow {
     AuditRow { ts, kind: kind.into(), principal: Some(principal.into()), ..AuditRow::default() }
 }
 
-fn call(seq: u64, principal: &str, tool: &str) -> RecordIn {
+fn call(seq: u64, principal: &str, tool: &str) -> NewRecord {
     let row = AuditRow {
         tool: Some(tool.into()),
         actor: Some("web".into()),
@@ -17,7 +17,7 @@ fn call(seq: u64, principal: &str, tool: &str) -> RecordIn {
         summary: Some("ls".into()),
         ..deed("tool.call", principal, seq as i64)
     };
-    RecordIn { audit: Some(Box::new(row)), ..record("s", seq, None) }
+    NewRecord { audit: Some(Box::new(row)), ..record("s", seq, None) }
 }
 
 async fn ids(store: &HubStore, query: AuditQuery) -> Vec<u64> {
@@ -25,7 +25,7 @@ async fn ids(store: &HubStore, query: AuditQuery) -> Vec<u64> {
     store.audit(query).await.unwrap().into_iter().map(|row| row.id).collect()
 }
 
-pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl HubPlace) {
+pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl HubFiles) {
     let store = place.hub().await;
     store.append(vec![record("s", 1, None), call(2, "alice", "rpc.bash")]).await.unwrap();
     store.append(vec![call(2, "alice", "rpc.bash"), call(3, "alice", "rpc.fs.read")]).await.unwrap();
@@ -52,7 +52,7 @@ pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl H
     );
 }
 
-pub(crate) async fn the_audit_is_filtered_paged_and_pruned(place: &impl HubPlace) {
+pub(crate) async fn the_audit_is_filtered_paged_and_pruned(place: &impl HubFiles) {
     let store = place.hub().await;
     store.append(vec![call(1, "alice", "rpc.bash"), call(2, "bob", "rpc.fs.read")]).await.unwrap();
     store.put_audit(deed("login", "alice", 3)).await.unwrap();

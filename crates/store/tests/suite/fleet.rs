@@ -1,6 +1,6 @@
-use qd_store::{BURIED_SESSIONS_MAX, RunnerNote, RunnerRow, SearchQuery};
+use qd_store::{DELETED_SESSIONS_MAX, RunnerNote, RunnerRow, SearchQuery};
 
-use super::HubPlace;
+use super::HubFiles;
 use crate::fixtures::{message, put, record};
 
 fn runner(runner_id: &str) -> RunnerRow {
@@ -29,7 +29,7 @@ fn note(runner_id: &str) -> RunnerNote {
     }
 }
 
-pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl HubPlace) {
+pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl HubFiles) {
     let store = place.hub().await;
     store.put_runner(runner("b")).await.unwrap();
     store.put_runner(RunnerRow { last_seen_at: Some(5), ..runner("a") }).await.unwrap();
@@ -77,16 +77,16 @@ pub(crate) async fn runners_are_kept_rotated_and_revoked(place: &impl HubPlace) 
     assert_eq!(store.runner("a").await.unwrap(), Some(runner("a")), "joining again ends a revocation");
 }
 
-pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl HubPlace) {
+pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl HubFiles) {
     let store = place.hub().await;
     for session_id in ["s", "t"] {
         let records =
             vec![record(session_id, 1, put(message("m", 0, "needle"))), record(session_id, 2, None)];
         store.append(records).await.unwrap();
     }
-    assert!(store.bury_session("s", "away", 10).await.unwrap());
-    assert!(!store.bury_session("early", "away", 11).await.unwrap(), "nothing of it has come yet");
-    assert!(!store.bury_session("x", "other", 12).await.unwrap());
+    assert!(store.mark_session_deleted("s", "away", 10).await.unwrap());
+    assert!(!store.mark_session_deleted("early", "away", 11).await.unwrap(), "nothing of it has come yet");
+    assert!(!store.mark_session_deleted("x", "other", 12).await.unwrap());
     store.close().await;
 
     let store = place.hub().await;
@@ -97,37 +97,37 @@ pub(crate) async fn sessions_are_buried_until_their_runner_knows(place: &impl Hu
     assert_eq!(store.messages_page("s", None, 9).await.unwrap().total, 0);
     let query = SearchQuery { text: "needle".into(), limit: 9, ..SearchQuery::default() };
     assert_eq!(store.search(query).await.unwrap().len(), 1);
-    assert_eq!(store.buried_sessions("away").await.unwrap(), ["s", "early"]);
-    assert_eq!(store.is_buried("s").await.unwrap().as_deref(), Some("away"));
-    assert_eq!(store.is_buried("t").await.unwrap(), None);
+    assert_eq!(store.deleted_sessions_of("away").await.unwrap(), ["s", "early"]);
+    assert_eq!(store.runner_of_deleted("s").await.unwrap().as_deref(), Some("away"));
+    assert_eq!(store.runner_of_deleted("t").await.unwrap(), None);
 
-    assert!(!store.bury_session("s", "away", 13).await.unwrap());
+    assert!(!store.mark_session_deleted("s", "away", 13).await.unwrap());
     assert_eq!(
-        store.buried_sessions("away").await.unwrap(),
+        store.deleted_sessions_of("away").await.unwrap(),
         ["early", "s"],
         "once each, the last burial counts"
     );
-    assert!(store.unbury_session("s").await.unwrap());
-    assert!(!store.unbury_session("s").await.unwrap());
-    assert_eq!(store.buried_sessions("away").await.unwrap(), ["early"]);
-    assert_eq!(store.buried_sessions("other").await.unwrap(), ["x"]);
-    assert_eq!(store.buried_sessions("nobody").await.unwrap(), [""; 0]);
-    assert_eq!(store.is_buried("s").await.unwrap(), None);
+    assert!(store.forget_deleted_session("s").await.unwrap());
+    assert!(!store.forget_deleted_session("s").await.unwrap());
+    assert_eq!(store.deleted_sessions_of("away").await.unwrap(), ["early"]);
+    assert_eq!(store.deleted_sessions_of("other").await.unwrap(), ["x"]);
+    assert_eq!(store.deleted_sessions_of("nobody").await.unwrap(), [""; 0]);
+    assert_eq!(store.runner_of_deleted("s").await.unwrap(), None);
 }
 
-pub(crate) async fn the_oldest_tombstones_go(place: &impl HubPlace) {
+pub(crate) async fn the_oldest_tombstones_go(place: &impl HubFiles) {
     let store = place.hub().await;
     let bury = async |numbers: std::ops::Range<usize>| {
         for number in numbers {
-            store.bury_session(&format!("s{number}"), "away", 1).await.unwrap();
+            store.mark_session_deleted(&format!("s{number}"), "away", 1).await.unwrap();
         }
     };
-    bury(0..BURIED_SESSIONS_MAX + 1).await;
-    assert_eq!(store.is_buried("s0").await.unwrap(), None);
-    assert_eq!(store.is_buried("s1").await.unwrap().as_deref(), Some("away"));
-    assert!(store.unbury_session("s5").await.unwrap());
-    bury(BURIED_SESSIONS_MAX + 1..BURIED_SESSIONS_MAX + 4).await;
-    let left = store.buried_sessions("away").await.unwrap();
-    assert_eq!(left.len(), BURIED_SESSIONS_MAX);
+    bury(0..DELETED_SESSIONS_MAX + 1).await;
+    assert_eq!(store.runner_of_deleted("s0").await.unwrap(), None);
+    assert_eq!(store.runner_of_deleted("s1").await.unwrap().as_deref(), Some("away"));
+    assert!(store.forget_deleted_session("s5").await.unwrap());
+    bury(DELETED_SESSIONS_MAX + 1..DELETED_SESSIONS_MAX + 4).await;
+    let left = store.deleted_sessions_of("away").await.unwrap();
+    assert_eq!(left.len(), DELETED_SESSIONS_MAX);
     assert_eq!(left[..3], ["s3", "s4", "s6"], "the room of one that went is used");
 }

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_store::{
-    Appended, Effect, HubSession, HubStore, LOGINS_MAX, Login, MESSAGE_PAGE_BYTES_MAX, MessageRow, RecordIn,
-    SEQ_MAX, SessionPatch, StoreError, Totals,
+    AppendSummary, HubSession, HubStore, LOGINS_MAX, LoginRow, MESSAGE_PAGE_BYTES_MAX, MessageRow, NewRecord,
+    RecordEffect, SEQ_MAX, SessionPatch, SessionTotals, StoreError,
 };
 
-use super::HubPlace;
+use super::HubFiles;
 use crate::fixtures::{message, put, record};
 
 fn session(session_id: &str, updated_at: i64) -> HubSession {
@@ -36,7 +36,7 @@ async fn page_ids(store: &HubStore, before: Option<i64>, limit: usize) -> (Vec<S
 }
 
 /// Records of many sessions in one call come back in order, by cursor, within both limits, byte for byte.
-pub(crate) async fn records_come_back_in_order(place: &impl HubPlace) {
+pub(crate) async fn records_come_back_in_order(place: &impl HubFiles) {
     let store = place.hub().await;
     let batch = (1..=50).flat_map(|seq| [record("a", seq, None), record("b", seq, None)]).collect();
     let appended = store.append(batch).await.unwrap();
@@ -62,11 +62,11 @@ pub(crate) async fn records_come_back_in_order(place: &impl HubPlace) {
 }
 
 /// Records are also found by their event: from a cursor on, or the newest; within both limits, of one session only.
-pub(crate) async fn records_are_found_by_their_event(place: &impl HubPlace) {
+pub(crate) async fn records_are_found_by_their_event(place: &impl HubFiles) {
     let store = place.hub().await;
     let of = |session: &str, seq: u64| {
         let event = if seq % 3 == 0 { "run.output" } else { "tool.end" };
-        RecordIn { event: event.into(), ..record(session, seq, None) }
+        NewRecord { event: event.into(), ..record(session, seq, None) }
     };
     store.append((1..=30).flat_map(|seq| [of("a", seq), of("b", seq)]).collect()).await.unwrap();
     let outputs: Vec<_> = (1..=10).map(|turn| (turn * 3, record("a", turn * 3, None).body)).collect();
@@ -88,7 +88,7 @@ pub(crate) async fn records_are_found_by_their_event(place: &impl HubPlace) {
 }
 
 /// A body can be replaced by a later record, together with it and once, or by hand; others stay.
-pub(crate) async fn an_earlier_record_is_rewritten(place: &impl HubPlace) {
+pub(crate) async fn an_earlier_record_is_rewritten(place: &impl HubFiles) {
     fn short(body: &[u8]) -> Option<Vec<u8>> {
         (body.len() > 3).then(|| b"{}".to_vec())
     }
@@ -98,7 +98,7 @@ pub(crate) async fn an_earlier_record_is_rewritten(place: &impl HubPlace) {
         records.into_iter().map(|(_, body)| body.len()).collect()
     };
     let whole = record("s", 1, None).body.len();
-    let rewrite = |seq| Some(Effect::Rewrite { seq, with: short });
+    let rewrite = |seq| Some(RecordEffect::Rewrite { seq, with: short });
     store.append(vec![record("s", 1, None), record("s", 2, None), record("other", 1, None)]).await.unwrap();
     store.append(vec![record("s", 3, rewrite(2))]).await.unwrap();
     assert_eq!(bodies(&store).await, [whole, 2, whole]);
@@ -117,8 +117,8 @@ pub(crate) async fn an_earlier_record_is_rewritten(place: &impl HubPlace) {
 }
 
 /// The row of a session that only writes is stored now and then; how far it has come is known all the same.
-pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl HubPlace) {
-    let at = |seq: u64, ts: i64| RecordIn { ts, ..record("s", seq, None) };
+pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl HubFiles) {
+    let at = |seq: u64, ts: i64| NewRecord { ts, ..record("s", seq, None) };
     let store = place.hub().await;
     store.append(vec![at(1, 5000)]).await.unwrap();
     store.append(vec![at(2, 5400)]).await.unwrap();
@@ -140,11 +140,11 @@ pub(crate) async fn how_far_a_session_is_does_not_depend_on_its_row(place: &impl
 }
 
 /// A record that comes twice keeps its first body, and its effect does not run again over newer state.
-pub(crate) async fn repeated_records_change_nothing(place: &impl HubPlace) {
+pub(crate) async fn repeated_records_change_nothing(place: &impl HubFiles) {
     let store = place.hub().await;
     let title = |text: &str| {
         let patch = SessionPatch { title: Some(text.into()), ..SessionPatch::default() };
-        Some(Effect::SessionPatch(Box::new(patch)))
+        Some(RecordEffect::SessionPatch(Box::new(patch)))
     };
     store.append(vec![record("s", 1, title("old")), record("s", 2, title("new"))]).await.unwrap();
     let mut again = record("s", 1, title("old"));
@@ -152,26 +152,26 @@ pub(crate) async fn repeated_records_change_nothing(place: &impl HubPlace) {
     let appended = store.append(vec![again, record("s", 3, None)]).await.unwrap();
     assert_eq!(
         appended,
-        Appended { inserted: 1, duplicates: 1, heads: vec![(Arc::from("s"), 3)], totals: vec![] }
+        AppendSummary { inserted: 1, duplicates: 1, heads: vec![(Arc::from("s"), 3)], totals: vec![] }
     );
     assert_eq!(listed(&store, "s").await.unwrap().title.as_deref(), Some("new"));
     assert_eq!(store.records_after("s", 0, 1, 1000).await.unwrap(), [(1, record("s", 1, None).body)]);
 }
 
-pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl HubPlace) {
+pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl HubFiles) {
     let store = place.hub().await;
     // A record may come before anybody has described its session.
     store.append(vec![record("s", 1, None)]).await.unwrap();
-    let effect = Some(Effect::UpsertSession(Box::new(session("s", 2000))));
+    let effect = Some(RecordEffect::UpsertSession(Box::new(session("s", 2000))));
     store.append(vec![record("s", 2, effect)]).await.unwrap();
-    let effect = Some(Effect::UpsertSession(Box::new(session("t", 9000))));
+    let effect = Some(RecordEffect::UpsertSession(Box::new(session("t", 9000))));
     store.append(vec![record("t", 1, effect)]).await.unwrap();
     let expected = HubSession { last_seq: 2, ..session("s", 2000) };
     let other = HubSession { last_seq: 1, ..session("t", 9000) };
     assert_eq!(store.sessions().await.unwrap(), [other, expected.clone()]);
 
     let patch = SessionPatch { closed: Some(true), model: Some("m".into()), ..SessionPatch::default() };
-    store.append(vec![record("s", 3, Some(Effect::SessionPatch(Box::new(patch))))]).await.unwrap();
+    store.append(vec![record("s", 3, Some(RecordEffect::SessionPatch(Box::new(patch))))]).await.unwrap();
     let expected = HubSession { closed: true, model: Some("m".into()), last_seq: 3, ..expected };
     assert_eq!(listed(&store, "s").await, Some(expected));
 
@@ -184,7 +184,7 @@ pub(crate) async fn sessions_are_listed_patched_and_deleted(place: &impl HubPlac
 }
 
 /// What lists show is kept with the session: counted once for each message, whatever comes again.
-pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubPlace) {
+pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubFiles) {
     let store = place.hub().await;
     let said = |id: &str, idx: i64, text: Option<&str>| MessageRow {
         last_text: text.map(str::to_owned),
@@ -196,7 +196,7 @@ pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubPlace) {
         record("t", 1, None),
     ];
     let appended = store.append(batch).await.unwrap();
-    let totals = |tokens, cost_usd| Totals { tokens, cost_usd };
+    let totals = |tokens, cost_usd| SessionTotals { tokens, cost_usd };
     assert_eq!(appended.totals, [(Arc::from("s"), totals(6, 1.0))]);
     let row = listed(&store, "s").await.unwrap();
     assert_eq!((row.last_text.as_deref(), row.totals), (Some("first"), totals(6, 1.0)));
@@ -208,16 +208,16 @@ pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubPlace) {
     assert_eq!(appended.totals, [(Arc::from("s"), totals(13, 1.0))]);
 
     // What a fork leaves behind was paid for all the same.
-    let list = Effect::ReplaceMessages(vec![changed, said("m9", 1, None)]);
+    let list = RecordEffect::ReplaceMessages(vec![changed, said("m9", 1, None)]);
     store.append(vec![record("s", 4, Some(list))]).await.unwrap();
     let row = listed(&store, "s").await.unwrap();
     assert_eq!((row.last_text.as_deref(), row.totals), (Some("second"), totals(16, 1.5)));
-    store.append(vec![record("s", 5, Some(Effect::ReplaceMessages(Vec::new())))]).await.unwrap();
+    store.append(vec![record("s", 5, Some(RecordEffect::ReplaceMessages(Vec::new())))]).await.unwrap();
     assert_eq!(listed(&store, "s").await.unwrap().last_text, None);
 
     let patch = |branch: &str, error: &str| {
         let (branch, error) = (Some(branch.to_owned()), Some(error.to_owned()));
-        Some(Effect::SessionPatch(Box::new(SessionPatch { branch, error, ..SessionPatch::default() })))
+        Some(RecordEffect::SessionPatch(Box::new(SessionPatch { branch, error, ..SessionPatch::default() })))
     };
     store.append(vec![record("s", 6, patch("main", "it died"))]).await.unwrap();
     let row = listed(&store, "s").await.unwrap();
@@ -229,12 +229,15 @@ pub(crate) async fn lists_are_kept_with_the_session(place: &impl HubPlace) {
         [(8, "failed", false, "failed"), (9, "idle", true, "failed"), (10, "idle", false, "idle")]
     {
         let patch = SessionPatch { state: Some(state.to_owned()), keeps_failed, ..SessionPatch::default() };
-        store.append(vec![record("s", seq, Some(Effect::SessionPatch(Box::new(patch))))]).await.unwrap();
+        store
+            .append(vec![record("s", seq, Some(RecordEffect::SessionPatch(Box::new(patch))))])
+            .await
+            .unwrap();
         assert_eq!(listed(&store, "s").await.unwrap().state, expected, "{seq}");
     }
 }
 
-pub(crate) async fn messages_are_paged_and_replaced(place: &impl HubPlace) {
+pub(crate) async fn messages_are_paged_and_replaced(place: &impl HubFiles) {
     let store = place.hub().await;
     let batch = (0..5).map(|idx| record("s", idx as u64 + 1, put(message(&format!("m{idx}"), idx, "x"))));
     store.append(batch.collect()).await.unwrap();
@@ -254,21 +257,21 @@ pub(crate) async fn messages_are_paged_and_replaced(place: &impl HubPlace) {
 
     // A fork: the first two stay, a third follows another way.
     let list = vec![message("m0", 0, "x"), message("m1", 1, "x"), message("n2", 2, "x")];
-    store.append(vec![record("s", 6, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
+    store.append(vec![record("s", 6, Some(RecordEffect::ReplaceMessages(list)))]).await.unwrap();
     assert_eq!(page_ids(&store, None, 9).await, (ids(&["m0", "m1", "n2"]), Some(0), 3));
     let sessions = store.sessions().await.unwrap();
     let counts: Vec<_> = sessions.iter().map(|it| (it.session_id.as_str(), it.message_count)).collect();
     assert_eq!(counts, [("s", 3), ("great", 4)]);
     // And back to the first branch.
     let list = (0..4).map(|idx| message(&format!("m{idx}"), idx, "x")).collect();
-    store.append(vec![record("s", 7, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
+    store.append(vec![record("s", 7, Some(RecordEffect::ReplaceMessages(list)))]).await.unwrap();
     assert_eq!(page_ids(&store, None, 9).await, (ids(&["m0", "m1", "m2", "m3"]), Some(0), 4));
-    store.append(vec![record("s", 8, Some(Effect::ReplaceMessages(vec![])))]).await.unwrap();
+    store.append(vec![record("s", 8, Some(RecordEffect::ReplaceMessages(vec![])))]).await.unwrap();
     assert_eq!(page_ids(&store, None, 9).await, (vec![], None, 0));
 }
 
 /// A request that cannot be stored fails alone and whole; those queued with it are stored.
-pub(crate) async fn a_bad_request_fails_alone(place: &impl HubPlace) {
+pub(crate) async fn a_bad_request_fails_alone(place: &impl HubFiles) {
     let store = place.hub().await;
     let mut pending = Vec::new();
     for number in 0..20 {
@@ -289,9 +292,9 @@ pub(crate) async fn a_bad_request_fails_alone(place: &impl HubPlace) {
     }
 }
 
-pub(crate) async fn logins_are_kept(place: &impl HubPlace) {
+pub(crate) async fn logins_are_kept(place: &impl HubFiles) {
     let store = place.hub().await;
-    let login = Login {
+    let login = LoginRow {
         token_hash: vec![7; 32],
         username: None,
         created_at: 1,
@@ -304,7 +307,7 @@ pub(crate) async fn logins_are_kept(place: &impl HubPlace) {
     assert_eq!(check(&[7; 32], 2).await, Some(login.clone()));
     assert_eq!(check(&[8; 32], 2).await, None);
     assert_eq!(check(&[7; 32], 100_000).await, Some(login.clone()), "a use soon after is not written");
-    assert_eq!(check(&[7; 32], 100_001).await, Some(Login { last_used_at: 100_000, ..login.clone() }));
+    assert_eq!(check(&[7; 32], 100_001).await, Some(LoginRow { last_used_at: 100_000, ..login.clone() }));
     assert_eq!(check(&[7; 32], 1_100_000).await, None, "unused for too long");
     assert!(store.delete_login(&[7; 32]).await.unwrap());
     assert!(!store.delete_login(&[7; 32]).await.unwrap());
@@ -312,7 +315,7 @@ pub(crate) async fn logins_are_kept(place: &impl HubPlace) {
 
     for number in 0..=LOGINS_MAX {
         let hash = vec![u8::try_from(number).unwrap(); 32];
-        let login = Login { token_hash: hash, last_used_at: 10 + number as i64, ..login.clone() };
+        let login = LoginRow { token_hash: hash, last_used_at: 10 + number as i64, ..login.clone() };
         store.put_login(login).await.unwrap();
     }
     assert_eq!(check(&[0; 32], 200).await, None, "the oldest goes");
@@ -323,7 +326,7 @@ pub(crate) async fn logins_are_kept(place: &impl HubPlace) {
 }
 
 /// What was queued before the close is stored; what comes after gets a clear error.
-pub(crate) async fn close_finishes_what_is_queued(place: &impl HubPlace) {
+pub(crate) async fn close_finishes_what_is_queued(place: &impl HubFiles) {
     let store = place.hub().await;
     let mut pending = Vec::new();
     for seq in 1..=600 {
@@ -340,12 +343,12 @@ pub(crate) async fn close_finishes_what_is_queued(place: &impl HubPlace) {
 }
 
 /// Whether a request is done by the writer or, being short, at once: a later one never comes before an earlier one.
-pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl HubPlace) {
+pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl HubFiles) {
     let store = place.hub().await;
     let titled = |seq: u64, title: &str, bytes: usize| {
         let patch = SessionPatch { title: Some(title.to_owned()), ..SessionPatch::default() };
-        let effect = Some(Effect::SessionPatch(Box::new(patch)));
-        RecordIn { body: vec![b' '; bytes].into(), ..record("s", seq, effect) }
+        let effect = Some(RecordEffect::SessionPatch(Box::new(patch)));
+        NewRecord { body: vec![b' '; bytes].into(), ..record("s", seq, effect) }
     };
     for round in 0..1500 {
         let great = store.enqueue_append(vec![titled(2 * round + 1, "great", 40 << 10)]).await.unwrap();
@@ -361,19 +364,21 @@ pub(crate) async fn great_and_short_requests_keep_their_order(place: &impl HubPl
 
 /// A request that a rule refuses is told apart from a full disk, and from a store that is closed: callers drop the one
 /// and wait with the other.
-pub(crate) async fn errors_say_whose_fault_it_is(place: &impl HubPlace) {
+pub(crate) async fn errors_say_whose_fault_it_is(place: &impl HubFiles) {
     let store = place.hub().await;
     store.append(vec![record("s", 1, None)]).await.unwrap();
     store.refuse_for_tests().await.unwrap();
     let patch = SessionPatch { title: Some("bad".into()), ..SessionPatch::default() };
-    let refused =
-        store.append(vec![record("s", 2, Some(Effect::SessionPatch(Box::new(patch))))]).await.unwrap_err();
+    let refused = store
+        .append(vec![record("s", 2, Some(RecordEffect::SessionPatch(Box::new(patch))))])
+        .await
+        .unwrap_err();
     assert!(matches!(refused, StoreError::Constraint(_)) && refused.is_refusal(), "{refused:?}");
     let invalid = store.append(vec![record("s", 0, None)]).await.unwrap_err();
     assert!(matches!(invalid, StoreError::Invalid(_)) && invalid.is_refusal(), "{invalid:?}");
 
     store.set_full_for_tests(true).await.unwrap();
-    let great = || vec![RecordIn { body: vec![b'x'; 1 << 20].into(), ..record("s", 2, None) }];
+    let great = || vec![NewRecord { body: vec![b'x'; 1 << 20].into(), ..record("s", 2, None) }];
     let full = store.append(great()).await.unwrap_err();
     assert!(matches!(full, StoreError::Full) && !full.is_refusal(), "{full:?}");
     store.set_full_for_tests(false).await.unwrap();

@@ -17,12 +17,12 @@ pub(crate) mod usage;
 use qd_store::{HubStore, RunnerStore};
 
 /// Data of a hub that can be opened more than once, one store after the other.
-pub(crate) trait HubPlace {
+pub(crate) trait HubFiles {
     async fn hub(&self) -> HubStore;
 }
 
 /// The same of a runner.
-pub(crate) trait RunnerPlace {
+pub(crate) trait RunnerFiles {
     async fn runner(&self) -> RunnerStore;
 }
 

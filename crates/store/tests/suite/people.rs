@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use qd_store::{
-    AccessToken, HostRow, HostTrust, HubStore, LOGINS_MAX, Login, PENDING_HOSTS_MAX, PEOPLE_MAX,
-    PersonChange, PersonPut, PersonRow, TokenPut,
+    AccessTokenRow, HostRow, HostTrust, HubStore, LOGINS_MAX, LoginRow, PENDING_HOSTS_MAX, PEOPLE_MAX,
+    PersonChange, PersonRow, PersonStored, TokenStored,
 };
 
-use super::HubPlace;
+use super::HubFiles;
 
 const LIFE: Duration = Duration::from_secs(1000);
 
@@ -19,8 +19,8 @@ fn person(username: &str) -> PersonRow {
     }
 }
 
-fn login(hash: u8, username: Option<&str>) -> Login {
-    Login {
+fn login(hash: u8, username: Option<&str>) -> LoginRow {
+    LoginRow {
         token_hash: vec![hash; 32],
         username: username.map(Into::into),
         created_at: 1,
@@ -29,13 +29,13 @@ fn login(hash: u8, username: Option<&str>) -> Login {
     }
 }
 
-fn token(owner: Option<&str>, name: &str, hash: &[u8]) -> AccessToken {
-    AccessToken {
+fn token(owner: Option<&str>, name: &str, hash: &[u8]) -> AccessTokenRow {
+    AccessTokenRow {
         name: name.into(),
         owner: owner.map(Into::into),
         token_hash: hash.to_vec(),
         created_at: 100,
-        ..AccessToken::default()
+        ..AccessTokenRow::default()
     }
 }
 
@@ -44,12 +44,12 @@ async fn is_in(store: &HubStore, login: u8, token: &[u8]) -> (bool, bool) {
     (login.is_some(), store.check_access_token(token, 2).await.unwrap().is_some())
 }
 
-pub(crate) async fn people_are_kept_and_changed(place: &impl HubPlace) {
+pub(crate) async fn people_are_kept_and_changed(place: &impl HubFiles) {
     let store = place.hub().await;
-    assert_eq!(store.put_person(person("bob")).await.unwrap(), PersonPut::Added);
-    assert_eq!(store.put_person(person("alice")).await.unwrap(), PersonPut::Added);
+    assert_eq!(store.put_person(person("bob")).await.unwrap(), PersonStored::Added);
+    assert_eq!(store.put_person(person("alice")).await.unwrap(), PersonStored::Added);
     let other = PersonRow { role: "owner".into(), ..person("bob") };
-    assert_eq!(store.put_person(other).await.unwrap(), PersonPut::NameTaken);
+    assert_eq!(store.put_person(other).await.unwrap(), PersonStored::NameTaken);
     store.note_person_login("bob", 500).await.unwrap();
     store.close().await;
 
@@ -65,13 +65,13 @@ pub(crate) async fn people_are_kept_and_changed(place: &impl HubPlace) {
     assert_eq!(store.person("bob").await.unwrap(), None);
 }
 
-pub(crate) async fn a_change_of_a_person_ends_their_accesses(place: &impl HubPlace) {
+pub(crate) async fn a_change_of_a_person_ends_their_accesses(place: &impl HubFiles) {
     let store = place.hub().await;
     let change = |change: PersonChange| store.change_person("alice", change);
     let let_in = async || {
         store.put_login(login(7, Some("alice"))).await.unwrap();
         let put = store.put_access_token(token(Some("alice"), "laptop", b"theirs")).await.unwrap();
-        assert_eq!(put, TokenPut::Added);
+        assert_eq!(put, TokenStored::Added);
     };
     store.put_person(person("alice")).await.unwrap();
     store.put_login(login(8, None)).await.unwrap();
@@ -92,16 +92,22 @@ pub(crate) async fn a_change_of_a_person_ends_their_accesses(place: &impl HubPla
     assert_eq!(is_in(&store, 8, b"others").await, (true, true), "those of others stay");
 }
 
-pub(crate) async fn names_of_principals_are_unique(place: &impl HubPlace) {
+pub(crate) async fn names_of_principals_are_unique(place: &impl HubFiles) {
     let store = place.hub().await;
     store.put_person(person("alice")).await.unwrap();
-    assert_eq!(store.put_access_token(token(None, "ci", b"1")).await.unwrap(), TokenPut::Added);
-    assert_eq!(store.put_access_token(token(None, "alice", b"2")).await.unwrap(), TokenPut::NameTaken);
-    assert_eq!(store.put_person(person("ci")).await.unwrap(), PersonPut::NameTaken);
+    assert_eq!(store.put_access_token(token(None, "ci", b"1")).await.unwrap(), TokenStored::Added);
+    assert_eq!(store.put_access_token(token(None, "alice", b"2")).await.unwrap(), TokenStored::NameTaken);
+    assert_eq!(store.put_person(person("ci")).await.unwrap(), PersonStored::NameTaken);
     // A token of a person is no principal of its own.
-    assert_eq!(store.put_access_token(token(Some("alice"), "ci", b"3")).await.unwrap(), TokenPut::Added);
-    assert_eq!(store.put_access_token(token(Some("alice"), "alice", b"4")).await.unwrap(), TokenPut::Added);
-    assert_eq!(store.put_access_token(token(Some("alice"), "ci", b"5")).await.unwrap(), TokenPut::NameTaken);
+    assert_eq!(store.put_access_token(token(Some("alice"), "ci", b"3")).await.unwrap(), TokenStored::Added);
+    assert_eq!(
+        store.put_access_token(token(Some("alice"), "alice", b"4")).await.unwrap(),
+        TokenStored::Added
+    );
+    assert_eq!(
+        store.put_access_token(token(Some("alice"), "ci", b"5")).await.unwrap(),
+        TokenStored::NameTaken
+    );
     let names: Vec<(Option<String>, String)> =
         store.access_tokens().await.unwrap().into_iter().map(|token| (token.owner, token.name)).collect();
     let alice = || Some("alice".to_owned());
@@ -110,9 +116,9 @@ pub(crate) async fn names_of_principals_are_unique(place: &impl HubPlace) {
     assert!(store.check_access_token(b"1", 2).await.unwrap().is_some(), "the other one of the name stays");
 }
 
-pub(crate) async fn tokens_end_and_keep_their_scopes(place: &impl HubPlace) {
+pub(crate) async fn tokens_end_and_keep_their_scopes(place: &impl HubFiles) {
     let store = place.hub().await;
-    let token = AccessToken {
+    let token = AccessTokenRow {
         scopes: Some("view files".into()),
         expires_at: Some(1000),
         ..token(None, "ci", b"one")
@@ -123,16 +129,16 @@ pub(crate) async fn tokens_end_and_keep_their_scopes(place: &impl HubPlace) {
     assert_eq!(store.access_tokens().await.unwrap().len(), 1, "it is shown until it is removed");
 }
 
-pub(crate) async fn logins_of_people_are_bounded_each(place: &impl HubPlace) {
+pub(crate) async fn logins_of_people_are_bounded_each(place: &impl HubFiles) {
     let store = place.hub().await;
     store.put_login(login(255, None)).await.unwrap();
     store.put_login(login(254, Some("bob"))).await.unwrap();
     let count = u8::try_from(LOGINS_MAX).unwrap();
     for number in 0..count {
-        let login = Login { last_used_at: i64::from(number) + 10, ..login(number, Some("alice")) };
+        let login = LoginRow { last_used_at: i64::from(number) + 10, ..login(number, Some("alice")) };
         assert!(store.put_login(login).await.unwrap().is_empty());
     }
-    let one_more = Login { last_used_at: 5, ..login(count, Some("alice")) };
+    let one_more = LoginRow { last_used_at: 5, ..login(count, Some("alice")) };
     assert_eq!(store.put_login(one_more).await.unwrap(), [vec![0; 32]], "the one unused for longest");
     let logins = store.logins_of(Some("alice")).await.unwrap();
     assert_eq!((logins.len(), logins[0].token_hash[0]), (LOGINS_MAX, count - 1));
@@ -140,15 +146,15 @@ pub(crate) async fn logins_of_people_are_bounded_each(place: &impl HubPlace) {
     assert_eq!(store.logins_of(Some("bob")).await.unwrap(), [login(254, Some("bob"))]);
 }
 
-pub(crate) async fn people_are_bounded(place: &impl HubPlace) {
+pub(crate) async fn people_are_bounded(place: &impl HubFiles) {
     let store = place.hub().await;
     for number in 0..PEOPLE_MAX {
-        assert_eq!(store.put_person(person(&format!("p{number}"))).await.unwrap(), PersonPut::Added);
+        assert_eq!(store.put_person(person(&format!("p{number}"))).await.unwrap(), PersonStored::Added);
     }
-    assert_eq!(store.put_person(person("p0")).await.unwrap(), PersonPut::NameTaken);
-    assert_eq!(store.put_person(person("more")).await.unwrap(), PersonPut::TooMany);
+    assert_eq!(store.put_person(person("p0")).await.unwrap(), PersonStored::NameTaken);
+    assert_eq!(store.put_person(person("more")).await.unwrap(), PersonStored::TooMany);
     assert!(store.delete_person("p7").await.unwrap());
-    assert_eq!(store.put_person(person("more")).await.unwrap(), PersonPut::Added);
+    assert_eq!(store.put_person(person("more")).await.unwrap(), PersonStored::Added);
 }
 
 fn host(host_id: &str, first_seen_at: i64) -> HostRow {
@@ -162,7 +168,7 @@ fn host(host_id: &str, first_seen_at: i64) -> HostRow {
     }
 }
 
-pub(crate) async fn hosts_are_kept_and_trusted(place: &impl HubPlace) {
+pub(crate) async fn hosts_are_kept_and_trusted(place: &impl HubFiles) {
     let store = place.hub().await;
     assert!(store.put_host(host("a", 10)).await.unwrap());
     let rogue = HostRow { token_hash: vec![4; 32], trust: HostTrust::Trusted, ..host("a", 20) };

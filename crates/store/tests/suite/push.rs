@@ -1,8 +1,8 @@
 //! Subscriptions to pushes: how they come, change and go.
 
-use qd_store::{HubStore, Login, PUSH_SUBSCRIPTIONS_MAX, PersonChange, PersonRow, PushChange, PushRow};
+use qd_store::{HubStore, LoginRow, PUSH_SUBSCRIPTIONS_MAX, PersonChange, PersonRow, PushChange, PushRow};
 
-use super::HubPlace;
+use super::HubFiles;
 
 fn subscription(id: &str, principal: &str, login: Option<u8>) -> PushRow {
     PushRow {
@@ -21,7 +21,7 @@ fn subscription(id: &str, principal: &str, login: Option<u8>) -> PushRow {
 }
 
 async fn log_in(store: &HubStore, hash: u8, username: Option<&str>) {
-    let login = Login {
+    let login = LoginRow {
         token_hash: vec![hash; 32],
         username: username.map(Into::into),
         created_at: 1000,
@@ -38,7 +38,7 @@ async fn ids(store: &HubStore) -> Vec<String> {
     ids
 }
 
-pub(crate) async fn push_subscriptions_are_kept_and_changed(place: &impl HubPlace) {
+pub(crate) async fn push_subscriptions_are_kept_and_changed(place: &impl HubFiles) {
     let store = place.hub().await;
     let row = subscription("a", "owner", None);
     assert_eq!(store.put_push_subscription(row.clone()).await.unwrap(), row);
@@ -79,7 +79,7 @@ pub(crate) async fn push_subscriptions_are_kept_and_changed(place: &impl HubPlac
     assert!(!store.delete_push_subscription(None, "c").await.unwrap());
 }
 
-pub(crate) async fn push_subscriptions_go_with_logins_and_people(place: &impl HubPlace) {
+pub(crate) async fn push_subscriptions_go_with_logins_and_people(place: &impl HubFiles) {
     let store = place.hub().await;
     let person = PersonRow { username: "alice".into(), role: "operator".into(), ..PersonRow::default() };
     store.put_person(person.clone()).await.unwrap();
@@ -106,7 +106,7 @@ pub(crate) async fn push_subscriptions_go_with_logins_and_people(place: &impl Hu
     assert_eq!(ids(&store).await, ["o", "o3"]);
 }
 
-pub(crate) async fn push_subscriptions_are_bounded_each(place: &impl HubPlace) {
+pub(crate) async fn push_subscriptions_are_bounded_each(place: &impl HubFiles) {
     let store = place.hub().await;
     store.put_push_subscription(subscription("theirs", "alice", None)).await.unwrap();
     for number in 0..PUSH_SUBSCRIPTIONS_MAX {

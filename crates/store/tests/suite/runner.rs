@@ -6,7 +6,7 @@ use qd_store::{
     SessionCounters, StoreError,
 };
 
-use super::RunnerPlace;
+use super::RunnerFiles;
 use crate::fixtures::{line, unit};
 
 pub(crate) fn session(session_id: &str) -> RunnerSession {
@@ -54,7 +54,7 @@ pub(crate) async fn until_spooled(store: &RunnerStore, bytes: u64) {
     assert!(waited.is_ok(), "the spool holds {} bytes, not {bytes}", store.spool_bytes());
 }
 
-pub(crate) async fn spool_keeps_until_acked(place: &impl RunnerPlace) {
+pub(crate) async fn spool_keeps_until_acked(place: &impl RunnerFiles) {
     let store = place.runner().await;
     let size = line("a", 1).1.len() as u64;
     store.commit(unit("a", 1..=9)).await.unwrap();
@@ -83,7 +83,7 @@ pub(crate) async fn spool_keeps_until_acked(place: &impl RunnerPlace) {
     until_spooled(&store, 0).await;
 }
 
-pub(crate) async fn sessions_are_kept_and_deleted(place: &impl RunnerPlace) {
+pub(crate) async fn sessions_are_kept_and_deleted(place: &impl RunnerFiles) {
     let store = place.runner().await;
     store.put_session(session("b")).await.unwrap();
     let counters =
@@ -137,7 +137,7 @@ pub(crate) async fn sessions_are_kept_and_deleted(place: &impl RunnerPlace) {
 }
 
 /// An input's name is taken once, through any restart, and is free again when its session is gone.
-pub(crate) async fn inputs_are_taken_once(place: &impl RunnerPlace) {
+pub(crate) async fn inputs_are_taken_once(place: &impl RunnerFiles) {
     let store = place.runner().await;
     store.put_session(session("a")).await.unwrap();
     assert!(store.take_input("a", "i1").await.unwrap());
@@ -163,7 +163,7 @@ fn approval(session_id: &str, request_id: &str) -> ApprovalRow {
 }
 
 /// All of a unit or nothing of it, and the units queued with it are stored.
-pub(crate) async fn a_unit_is_atomic(place: &impl RunnerPlace) {
+pub(crate) async fn a_unit_is_atomic(place: &impl RunnerFiles) {
     let store = place.runner().await;
     let good = store.enqueue_commit(unit("good", 1..=3)).await.unwrap();
     let counters =
@@ -183,7 +183,7 @@ pub(crate) async fn a_unit_is_atomic(place: &impl RunnerPlace) {
     assert_eq!(store.spool_bytes(), added + 3 * line("good", 1).1.len() as u64);
 }
 
-pub(crate) async fn outcomes_are_found_and_updated(place: &impl RunnerPlace) {
+pub(crate) async fn outcomes_are_found_and_updated(place: &impl RunnerFiles) {
     use OutcomeStatus::{Done, InFlight, Indeterminate};
     let store = place.runner().await;
     put_outcomes(&store, vec![outcome("1", Some("k1"), 1, InFlight), outcome("2", None, 2, InFlight)]).await;
@@ -202,7 +202,7 @@ pub(crate) async fn outcomes_are_found_and_updated(place: &impl RunnerPlace) {
     assert_eq!(store.load_outcomes().await.unwrap(), expected);
 }
 
-pub(crate) async fn outcomes_are_pruned_oldest_first(place: &impl RunnerPlace) {
+pub(crate) async fn outcomes_are_pruned_oldest_first(place: &impl RunnerFiles) {
     use OutcomeStatus::{Done, InFlight};
     let store = place.runner().await;
     let rows =

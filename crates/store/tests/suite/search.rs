@@ -1,6 +1,6 @@
-use qd_store::{Effect, HubSession, HubStore, MessageRow, SearchQuery};
+use qd_store::{HubSession, HubStore, MessageRow, RecordEffect, SearchQuery};
 
-use super::HubPlace;
+use super::HubFiles;
 use crate::fixtures::{message, put, record};
 
 async fn found(store: &HubStore, query: SearchQuery) -> Vec<String> {
@@ -15,7 +15,7 @@ fn words(text: &str) -> SearchQuery {
 }
 
 /// Search finds exactly what is there, through insert, update, replace, reactivation and delete.
-pub(crate) async fn search_follows_every_change(place: &impl HubPlace) {
+pub(crate) async fn search_follows_every_change(place: &impl HubFiles) {
     let store = place.hub().await;
     let first = vec![
         record("s", 1, put(message("m0", 0, "alpha beta"))),
@@ -30,13 +30,13 @@ pub(crate) async fn search_follows_every_change(place: &impl HubPlace) {
     assert_eq!(found(&store, words("omega")).await, ["m1"]);
 
     let list = vec![message("m0", 0, "alpha beta"), message("n1", 1, "sigma")];
-    store.append(vec![record("s", 4, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
+    store.append(vec![record("s", 4, Some(RecordEffect::ReplaceMessages(list)))]).await.unwrap();
     assert_eq!(found(&store, words("omega")).await, [""; 0], "left behind by the fork");
     let all = SearchQuery { include_inactive: true, ..words("omega") };
     assert_eq!(found(&store, all).await, ["m1"]);
     assert_eq!(found(&store, words("sigma")).await, ["n1"]);
     let list = vec![message("m0", 0, "alpha beta"), message("m1", 1, "omega two")];
-    store.append(vec![record("s", 5, Some(Effect::ReplaceMessages(list)))]).await.unwrap();
+    store.append(vec![record("s", 5, Some(RecordEffect::ReplaceMessages(list)))]).await.unwrap();
     assert_eq!(found(&store, words("omega")).await, ["m1"], "back on the first branch");
     assert_eq!(found(&store, words("omega two")).await, ["m1"]);
 
@@ -47,7 +47,7 @@ pub(crate) async fn search_follows_every_change(place: &impl HubPlace) {
     assert_eq!(found(&store, words("alpha")).await, ["m0", "z"]);
 }
 
-pub(crate) async fn search_takes_words_as_words(place: &impl HubPlace) {
+pub(crate) async fn search_takes_words_as_words(place: &impl HubFiles) {
     let store = place.hub().await;
     let texts = ["the hp-z8 box", "edit src/main.rs now", "migrations and Größe", "say \"hello\" NOT there"];
     let batch = (0..)
@@ -79,7 +79,7 @@ pub(crate) async fn search_takes_words_as_words(place: &impl HubPlace) {
     }
 }
 
-pub(crate) async fn search_filters_ranks_and_pages(place: &impl HubPlace) {
+pub(crate) async fn search_filters_ranks_and_pages(place: &impl HubFiles) {
     let store = place.hub().await;
     let session =
         HubSession { session_id: "s".into(), title: Some("The title".into()), ..HubSession::default() };
@@ -88,7 +88,7 @@ pub(crate) async fn search_filters_ranks_and_pages(place: &impl HubPlace) {
     let long = "filler ".repeat(60);
     let tool = MessageRow { role: "tool".into(), ..message("m2", 2, "needle in a tool") };
     let batch = vec![
-        record("s", 4, Some(Effect::UpsertSession(Box::new(session)))),
+        record("s", 4, Some(RecordEffect::UpsertSession(Box::new(session)))),
         record("s", 1, put(message("m0", 0, &format!("{long} needle {long}")))),
         record("s", 2, put(message("m1", 1, "needle needle"))),
         record("s", 3, put(tool)),

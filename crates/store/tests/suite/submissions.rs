@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use qd_store::{HistoryQuery, HubStore, SubmissionRow};
 
-use super::HubPlace;
+use super::HubFiles;
 use crate::fixtures::submission;
 
 fn finished(row: SubmissionRow, at: i64) -> SubmissionRow {
@@ -27,7 +27,7 @@ async fn ask(store: &HubStore, query: HistoryQuery) -> (Vec<String>, bool) {
     (rows.iter().map(|row| row.uid.to_string()).collect(), is_truncated)
 }
 
-pub(crate) async fn submissions_are_kept_and_finished(place: &impl HubPlace) {
+pub(crate) async fn submissions_are_kept_and_finished(place: &impl HubFiles) {
     let store = place.hub().await;
     let (first, second) = (submission("u1", "ann", 100), submission("u2", "ann", 50));
     store.put_submission(first.clone()).await.unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn submissions_are_kept_and_finished(place: &impl HubPlace) {
     assert_eq!(store.submissions(0).await.unwrap(), []);
 }
 
-pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl HubPlace) {
+pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl HubFiles) {
     let store = place.hub().await;
     for number in 1..=9 {
         store.put_submission(submission(&format!("u{number}"), "ann", number)).await.unwrap();
@@ -88,7 +88,7 @@ pub(crate) async fn submissions_go_and_names_are_free_again(place: &impl HubPlac
     assert_eq!(store.submissions(20).await.unwrap(), []);
 }
 
-pub(crate) async fn history_is_ones_own_and_newest_first(place: &impl HubPlace) {
+pub(crate) async fn history_is_ones_own_and_newest_first(place: &impl HubFiles) {
     let store = place.hub().await;
     for number in 1..=6_i64 {
         let row = submission(&format!("u{number}"), "ann", 100 * number);

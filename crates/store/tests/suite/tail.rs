@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use qd_store::{RunnerBatch, RunnerSession, RunnerStore, TAIL_BYTES_MAX, TAIL_LINES_MAX};
 
-use super::RunnerPlace;
+use super::RunnerFiles;
 use super::runner::{session, until_spooled};
 use crate::fixtures::{line, unit};
 
@@ -14,7 +14,7 @@ fn great(seq: u64, bytes: u64) -> RunnerBatch {
     RunnerBatch { session_id: "s".into(), spool, ..RunnerBatch::default() }
 }
 
-pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl RunnerPlace) {
+pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl RunnerFiles) {
     let store = place.runner().await;
     let size =
         |seqs: std::ops::RangeInclusive<u64>| seqs.map(|seq| line("s", seq).1.len() as u64).sum::<u64>();
@@ -56,7 +56,7 @@ pub(crate) async fn the_newest_lines_stay_after_their_ack(place: &impl RunnerPla
 }
 
 /// A line can be replaced by one as long as it, whether it waits for its ack or not; what is counted stays right.
-pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl RunnerPlace) {
+pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl RunnerFiles) {
     fn dots(line: &[u8]) -> Option<Vec<u8>> {
         Some(vec![b'.'; line.len()])
     }
@@ -68,7 +68,7 @@ pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl RunnerPlace) {
     store.commit(RunnerBatch { rewrites: vec![(1, dots)], ..unit("s", 1..=3) }).await.unwrap();
     store.ack("s", 2);
     until_spooled(&store, size).await;
-    let rewrites: Vec<(u64, qd_store::Rewrite)> = vec![(2, dots), (3, longer), (99, dots)];
+    let rewrites: Vec<(u64, qd_store::RecordRewrite)> = vec![(2, dots), (3, longer), (99, dots)];
     let batch = RunnerBatch { session_id: "s".into(), rewrites, ..RunnerBatch::default() };
     store.commit(batch).await.unwrap();
     let tail = store.tail("s", 9).await.unwrap();
@@ -76,7 +76,7 @@ pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl RunnerPlace) {
         tail.iter().map(|(_, line)| line.iter().all(|byte| *byte == b'.')).collect();
     assert_eq!(is_rewritten, [true, true, false], "one that would grow is left alone");
     assert_eq!(store.spool_bytes(), size);
-    let rewrites: Vec<(u64, qd_store::Rewrite)> = vec![(1, dots)];
+    let rewrites: Vec<(u64, qd_store::RecordRewrite)> = vec![(1, dots)];
     let nobody = RunnerBatch { session_id: "nobody".into(), rewrites, ..RunnerBatch::default() };
     store.commit(nobody).await.unwrap();
     store.close().await;
@@ -84,7 +84,7 @@ pub(crate) async fn a_line_is_rewritten_where_it_is(place: &impl RunnerPlace) {
     assert_eq!((store.spool_bytes(), seqs(&store, 9).await), (size, vec![1, 2, 3]));
 }
 
-pub(crate) async fn great_lines_shorten_the_tail(place: &impl RunnerPlace) {
+pub(crate) async fn great_lines_shorten_the_tail(place: &impl RunnerFiles) {
     let store = place.runner().await;
     let third = TAIL_BYTES_MAX / 3;
     for seq in 1..=5 {
@@ -107,7 +107,7 @@ pub(crate) async fn great_lines_shorten_the_tail(place: &impl RunnerPlace) {
 }
 
 /// A hub may know more than a runner whose last commits a power cut took: its ack must not swallow new lines.
-pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl RunnerPlace) {
+pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl RunnerFiles) {
     let store = place.runner().await;
     store.commit(unit("s", 1..=3)).await.unwrap();
     store.ack("s", 50);
@@ -121,7 +121,7 @@ pub(crate) async fn an_ack_reaches_no_further_than_the_lines(place: &impl Runner
 }
 
 /// A unit of lines alone writes nothing else: the next number follows from them, also when none of them is left.
-pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl RunnerPlace) {
+pub(crate) async fn the_next_number_follows_from_the_lines(place: &impl RunnerFiles) {
     let next = async |store: &RunnerStore| store.session("s").await.unwrap().unwrap().next_seq;
     let store = place.runner().await;
     store.put_session(RunnerSession { next_seq: 1, ..session("s") }).await.unwrap();

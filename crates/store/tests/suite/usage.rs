@@ -1,6 +1,6 @@
-use qd_store::{Effect, HubSession, MessageRow, UsageQuery, UsageRow, UsageSum};
+use qd_store::{HubSession, MessageRow, RecordEffect, UsageQuery, UsageRow, UsageSum};
 
-use super::HubPlace;
+use super::HubFiles;
 use crate::fixtures::{message, put, record};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -26,7 +26,7 @@ fn days(rows: &[UsageRow]) -> Vec<(&str, u64)> {
 }
 
 /// Tokens and money by day, model and session; what a fork has left behind counts, what says nothing does not.
-pub(crate) async fn usage_adds_up(place: &impl HubPlace) {
+pub(crate) async fn usage_adds_up(place: &impl HubFiles) {
     let store = place.hub().await;
     assert_eq!(store.usage(UsageQuery { by_day: true, ..all() }).await.unwrap(), Default::default());
     let session = HubSession {
@@ -39,14 +39,14 @@ pub(crate) async fn usage_adds_up(place: &impl HubPlace) {
     let half = r#"{"input_tokens":1,"output_tokens":2}"#;
     store
         .append(vec![
-            record("s", 1, Some(Effect::UpsertSession(Box::new(session)))),
+            record("s", 1, Some(RecordEffect::UpsertSession(Box::new(session)))),
             record("s", 2, put(used("a", 0, DAY_MS, "big", full, Some(0.5)))),
             record("s", 3, put(used("b", 1, 2 * DAY_MS - 1, "small", half, None))),
             record("s", 4, put(message("asked", 2, "no usage"))),
             record(
                 "s",
                 5,
-                Some(Effect::ReplaceMessages(vec![used("b", 0, 2 * DAY_MS - 1, "small", half, None)])),
+                Some(RecordEffect::ReplaceMessages(vec![used("b", 0, 2 * DAY_MS - 1, "small", half, None)])),
             ),
             record("t", 1, put(used("a", 0, 2 * DAY_MS, "big", half, Some(0.25)))),
         ])
@@ -90,7 +90,7 @@ pub(crate) async fn usage_adds_up(place: &impl HubPlace) {
 }
 
 /// Agents may say anything of what they use: no answer fails for it.
-pub(crate) async fn odd_usage_does_no_harm(place: &impl HubPlace) {
+pub(crate) async fn odd_usage_does_no_harm(place: &impl HubFiles) {
     let store = place.hub().await;
     let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
     let greatest = format!(r#"{{"input_tokens":{},"output_tokens":1e400}}"#, u64::MAX);
@@ -110,7 +110,7 @@ pub(crate) async fn odd_usage_does_no_harm(place: &impl HubPlace) {
 }
 
 /// Forward pages hold the active conversation once, in order.
-pub(crate) async fn a_conversation_is_read_from_its_beginning(place: &impl HubPlace) {
+pub(crate) async fn a_conversation_is_read_from_its_beginning(place: &impl HubFiles) {
     let store = place.hub().await;
     let batch =
         (0..450).map(|idx| record("s", idx as u64 + 1, put(message(&format!("m{idx}"), idx, "hello"))));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use qd_store::Disk;
+use qd_store::SimulatedDisk;
 
 use qd_testkit::seeded_random::SeededRandom;
 
@@ -28,7 +28,7 @@ impl SimDisk {
     }
 }
 
-impl Disk for SimDisk {
+impl SimulatedDisk for SimDisk {
     fn delay(&self) -> Duration {
         let slow = self.slow_us.load(Ordering::Relaxed);
         let scale = if slow > 0 { slow } else { self.usual_us };

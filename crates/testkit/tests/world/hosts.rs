@@ -8,13 +8,13 @@ use bytes::Bytes;
 use qd_core::health::HealthConfig;
 use qd_hub::{HubConfig, LoginCodes, OwnerToken, serve};
 use qd_link::memory::LinkEnd;
-use qd_link::runner::{Connect, RunnerDialer};
+use qd_link::runner::{HubConnector, RunnerDialer};
 use qd_link::socket::SocketOptions;
 use qd_link::url::ServerUrl;
 use qd_runner::driver::Harnesses;
 use qd_runner::process::{GuardCommand, ProcessConfig};
 use qd_runner::{Runner, RunnerConfig, Uplink};
-use qd_store::{Execution, HubStore, RunnerRow, RunnerStore, StoreOptions};
+use qd_store::{HubStore, RunnerRow, RunnerStore, StoreExecution, StoreOptions};
 use qd_wire::link::{HelloSession, LinkLine, RunnerHello};
 use sha2::{Digest, Sha256};
 use tokio::time::{sleep, timeout};
@@ -58,7 +58,7 @@ pub(crate) async fn runner(world: Rc<World>, name: &'static str) -> turmoil::Res
     trace::note(name, "starts");
     let store = RunnerStore::open(&world.database(name), store_options(&world, name))?;
     let dialer = Arc::new(dialer(&world, name)?);
-    let uplink = Uplink::Dial(Arc::clone(&dialer) as Arc<dyn Connect>);
+    let uplink = Uplink::Dial(Arc::clone(&dialer) as Arc<dyn HubConnector>);
     let stop = world.new_stop(name);
     let runner = Runner::start(runner_config(&world, name), store, uplink, stop.clone()).await?;
     let twins = tokio::task::spawn_local(open_twins(world, name, dialer));
@@ -133,7 +133,7 @@ async fn say_it_all_again(world: &World, name: &str, mut link: LinkEnd, stay: Du
 
 fn store_options(world: &World, name: &str) -> StoreOptions {
     let disk = Arc::clone(&world.disks[name]);
-    StoreOptions { execution: Execution::Inline(disk), ..StoreOptions::default() }
+    StoreOptions { execution: StoreExecution::Inline(disk), ..StoreOptions::default() }
 }
 
 /// The key of a runner; a secret only in life.

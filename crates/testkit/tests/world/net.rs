@@ -3,18 +3,18 @@
 use std::io;
 
 use qd_hub::Listen;
-use qd_link::net::{BoxedIo, Dial, Dialing};
+use qd_link::net::{BoxedStream, Dial, DialFuture};
 use turmoil::net::{TcpListener, TcpStream};
 
 /// Opens streams in the simulated network.
 pub(crate) struct SimDial;
 
 impl Dial for SimDial {
-    fn dial(&self, address: &str) -> Dialing {
+    fn dial(&self, address: &str) -> DialFuture {
         let address = address.to_owned();
         Box::pin(async move {
             let stream = TcpStream::connect(address.as_str()).await?;
-            Ok(Box::new(stream) as BoxedIo)
+            Ok(Box::new(stream) as BoxedStream)
         })
     }
 }
@@ -23,8 +23,8 @@ impl Dial for SimDial {
 pub(crate) struct SimListener(pub(crate) TcpListener);
 
 impl Listen for SimListener {
-    async fn accept(&mut self) -> io::Result<(BoxedIo, String)> {
+    async fn accept(&mut self) -> io::Result<(BoxedStream, String)> {
         let (stream, peer) = self.0.accept().await?;
-        Ok((Box::new(stream) as BoxedIo, peer.to_string()))
+        Ok((Box::new(stream) as BoxedStream, peer.to_string()))
     }
 }

@@ -5,7 +5,9 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::ErrorBody;
-use super::table::{Access, Answer, Body, Kind, PATH_PARAMETERS, Parameter, ROUTES, Route};
+use super::table::{
+    PATH_PARAMETERS, ParameterKind, ROUTES, Route, RouteAccess, RouteAnswer, RouteBody, RouteParameter,
+};
 use crate::PROTOCOL_VERSION;
 use crate::error::ERRORS;
 
@@ -55,20 +57,20 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, error: &Value) -> V
         "responses": responses(route, generator, error),
     });
     match route.body {
-        Body::None => {}
-        Body::Json(schema) => {
+        RouteBody::None => {}
+        RouteBody::Json(schema) => {
             let content = json!({"application/json": {"schema": schema(generator).to_value()}});
             operation["requestBody"] = json!({"required": true, "content": content});
         }
-        Body::Bytes => {
+        RouteBody::Bytes => {
             operation["requestBody"] = json!({"required": true, "content": {"application/octet-stream": {}}});
         }
     }
     match route.access {
-        Access::Open => operation["security"] = json!([]),
-        Access::Known => {}
-        Access::Needs(permission) => operation["x-permission"] = json!(permission.as_str()),
-        Access::OfCommand => operation["x-permission"] = json!("of the command"),
+        RouteAccess::Open => operation["security"] = json!([]),
+        RouteAccess::Known => {}
+        RouteAccess::Needs(permission) => operation["x-permission"] = json!(permission.as_str()),
+        RouteAccess::OfCommand => operation["x-permission"] = json!("of the command"),
     }
     operation
 }
@@ -101,12 +103,12 @@ fn parameters(route: &Route) -> Vec<Value> {
     of_path.chain(of_query).collect()
 }
 
-fn kind(parameter: &Parameter) -> Value {
+fn kind(parameter: &RouteParameter) -> Value {
     match parameter.kind {
-        Kind::Text => json!({"type": "string"}),
-        Kind::Integer => json!({"type": "integer"}),
-        Kind::Flag => json!({"type": "boolean"}),
-        Kind::Word(words) => json!({"type": "string", "enum": words}),
+        ParameterKind::Text => json!({"type": "string"}),
+        ParameterKind::Integer => json!({"type": "integer"}),
+        ParameterKind::Flag => json!({"type": "boolean"}),
+        ParameterKind::Word(words) => json!({"type": "string", "enum": words}),
     }
 }
 
@@ -114,31 +116,33 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, error: &Value) -> V
     let mut responses = Map::new();
     let mut answer = json!({"description": "Done."});
     match route.answer {
-        Answer::Empty => {}
-        Answer::Json(schema) => {
+        RouteAnswer::Empty => {}
+        RouteAnswer::Json(schema) => {
             answer["content"] = json!({"application/json": {"schema": schema(generator).to_value()}});
         }
-        Answer::Bytes => answer["content"] = json!({"application/octet-stream": {}}),
-        Answer::Document(forms, schema) => {
+        RouteAnswer::Bytes => answer["content"] = json!({"application/octet-stream": {}}),
+        RouteAnswer::Document(forms, schema) => {
             answer["content"] = json!({"application/json": {"schema": schema(generator).to_value()}});
             for form in forms {
                 answer["content"][*form] = json!({"schema": {"type": "string"}});
             }
         }
-        Answer::OpenApi => answer["content"] = json!({"application/json": {"schema": {"type": "object"}}}),
+        RouteAnswer::OpenApi => {
+            answer["content"] = json!({"application/json": {"schema": {"type": "object"}}})
+        }
     }
     responses.insert(route.status.to_string(), answer);
     let mut problem = |status: u16, about: &str| {
         let content = json!({"application/json": {"schema": error}});
         responses.insert(status.to_string(), json!({"description": about, "content": content}));
     };
-    if !matches!(route.body, Body::None) || !route.query.is_empty() {
+    if !matches!(route.body, RouteBody::None) || !route.query.is_empty() {
         problem(400, "A parameter or the body is not as described.");
     }
     match route.access {
-        Access::Open => {}
-        Access::Known => problem(401, "Not signed in."),
-        Access::Needs(_) | Access::OfCommand => {
+        RouteAccess::Open => {}
+        RouteAccess::Known => problem(401, "Not signed in."),
+        RouteAccess::Needs(_) | RouteAccess::OfCommand => {
             problem(401, "Not signed in.");
             problem(403, "The access does not have the permission.");
         }

@@ -25,18 +25,18 @@ pub struct Route {
     /// The name under which generated clients know it.
     pub name: &'static str,
     pub summary: &'static str,
-    pub access: Access,
-    pub query: &'static [Parameter],
-    pub body: Body,
+    pub access: RouteAccess,
+    pub query: &'static [RouteParameter],
+    pub body: RouteBody,
     pub status: u16,
-    pub answer: Answer,
+    pub answer: RouteAnswer,
     /// What else it may answer, beside what every route may.
     pub problems: &'static [(u16, &'static str)],
 }
 
 /// Who may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum RouteAccess {
     /// Everybody who reaches the hub.
     Open,
     /// Whoever is signed in; what they may depends on what is theirs.
@@ -49,15 +49,15 @@ pub enum Access {
 
 /// A parameter of the query.
 #[derive(Clone, Copy)]
-pub struct Parameter {
+pub struct RouteParameter {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: ParameterKind,
     pub required: bool,
     pub about: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParameterKind {
     Text,
     Integer,
     Flag,
@@ -66,7 +66,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy)]
-pub enum Body {
+pub enum RouteBody {
     None,
     Json(SchemaOf),
     /// The bytes of a file.
@@ -74,7 +74,7 @@ pub enum Body {
 }
 
 #[derive(Clone, Copy)]
-pub enum Answer {
+pub enum RouteAnswer {
     /// No body.
     Empty,
     Json(SchemaOf),
@@ -103,11 +103,11 @@ const fn route(method: &'static str, path: &'static str, name: &'static str, sum
         path,
         name,
         summary,
-        access: Access::Known,
+        access: RouteAccess::Known,
         query: &[],
-        body: Body::None,
+        body: RouteBody::None,
         status: 200,
-        answer: Answer::Empty,
+        answer: RouteAnswer::Empty,
         problems: &[],
     }
 }
@@ -126,34 +126,34 @@ const fn delete(path: &'static str, name: &'static str, summary: &'static str) -
 
 impl Route {
     const fn open(self) -> Self {
-        Self { access: Access::Open, ..self }
+        Self { access: RouteAccess::Open, ..self }
     }
 
     const fn needs(self, permission: Permission) -> Self {
-        Self { access: Access::Needs(permission), ..self }
+        Self { access: RouteAccess::Needs(permission), ..self }
     }
 
     const fn of_command(self) -> Self {
-        Self { access: Access::OfCommand, ..self }
+        Self { access: RouteAccess::OfCommand, ..self }
     }
 
-    const fn query(self, query: &'static [Parameter]) -> Self {
+    const fn query(self, query: &'static [RouteParameter]) -> Self {
         Self { query, ..self }
     }
 
     const fn takes<T: JsonSchema>(self) -> Self {
-        Self { body: Body::Json(schema_of::<T>), ..self }
+        Self { body: RouteBody::Json(schema_of::<T>), ..self }
     }
 
     const fn takes_bytes(self) -> Self {
-        Self { body: Body::Bytes, ..self }
+        Self { body: RouteBody::Bytes, ..self }
     }
 
     const fn gives<T: JsonSchema>(self) -> Self {
-        Self { answer: Answer::Json(schema_of::<T>), ..self }
+        Self { answer: RouteAnswer::Json(schema_of::<T>), ..self }
     }
 
-    const fn answers(self, answer: Answer) -> Self {
+    const fn answers(self, answer: RouteAnswer) -> Self {
         Self { answer, ..self }
     }
 
@@ -170,24 +170,24 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-const fn text(name: &'static str, about: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::Text, required: false, about }
+const fn text(name: &'static str, about: &'static str) -> RouteParameter {
+    RouteParameter { name, kind: ParameterKind::Text, required: false, about }
 }
 
-const fn integer(name: &'static str, about: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::Integer, required: false, about }
+const fn integer(name: &'static str, about: &'static str) -> RouteParameter {
+    RouteParameter { name, kind: ParameterKind::Integer, required: false, about }
 }
 
-const fn flag(name: &'static str, about: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::Flag, required: false, about }
+const fn flag(name: &'static str, about: &'static str) -> RouteParameter {
+    RouteParameter { name, kind: ParameterKind::Flag, required: false, about }
 }
 
-const fn word(name: &'static str, words: &'static [&'static str], about: &'static str) -> Parameter {
-    Parameter { name, kind: Kind::Word(words), required: false, about }
+const fn word(name: &'static str, words: &'static [&'static str], about: &'static str) -> RouteParameter {
+    RouteParameter { name, kind: ParameterKind::Word(words), required: false, about }
 }
 
-const fn required(parameter: Parameter) -> Parameter {
-    Parameter { required: true, ..parameter }
+const fn required(parameter: RouteParameter) -> RouteParameter {
+    RouteParameter { required: true, ..parameter }
 }
 
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
@@ -201,7 +201,7 @@ const THROTTLED: (u16, &str) = (429, "Too many failed logins; wait as long as `R
 
 /// Every route, in the order of the documentation.
 pub const ROUTES: &[Route] = &[
-    get("/api/openapi.json", "openapi", "This description").open().answers(Answer::OpenApi),
+    get("/api/openapi.json", "openapi", "This description").open().answers(RouteAnswer::OpenApi),
     get("/healthz", "health", "How the hub is doing").open().gives::<Health>(),
     // Signing in.
     get(
@@ -249,7 +249,7 @@ pub const ROUTES: &[Route] = &[
     get("/api/sessions/{session_id}/export", "export", "The whole conversation as a file to keep")
         .needs(Permission::View)
         .query(&[word("format", &["html", "json", "md"], "The form; `html` without it.")])
-        .answers(Answer::Document(&["text/html", "text/markdown"], schema_of::<ExportData>))
+        .answers(RouteAnswer::Document(&["text/html", "text/markdown"], schema_of::<ExportData>))
         .or(&[NO_SESSION]),
     get("/api/sessions/{session_id}/file", "download_file", "The bytes of a file of the session's machine")
         .of_command()
@@ -257,7 +257,7 @@ pub const ROUTES: &[Route] = &[
             required(text("path", "Below the session's directory.")),
             flag("inline", "Do not offer it as a download."),
         ])
-        .answers(Answer::Bytes)
+        .answers(RouteAnswer::Bytes)
         .or(&[(404, "There is no such file, or it cannot be read.")]),
     route("put", "/api/sessions/{session_id}/file", "upload_file", "Writes a file, whole or not at all")
         .of_command()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use qd_wire::command_table::Lane;
 
 use super::super::{QueueEffect, QueuedCommand};
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 /// How far a command has come, as somebody sees it who looks at the effects only.
 #[derive(Debug, Clone, Copy)]
@@ -27,9 +27,9 @@ struct Written {
 
 #[derive(Debug, Default)]
 pub(super) struct Promises {
-    commands: BTreeMap<Token, Progress>,
+    commands: BTreeMap<SubmissionToken, Progress>,
     written: Option<Written>,
-    editing: Option<Token>,
+    editing: Option<SubmissionToken>,
 }
 
 impl Promises {
@@ -39,11 +39,11 @@ impl Promises {
         self.commands.insert(command.token, progress);
     }
 
-    pub(super) fn parked(&mut self, token: Token) {
+    pub(super) fn parked(&mut self, token: SubmissionToken) {
         self.of(token).is_parked = true;
     }
 
-    pub(super) fn lane_released(&mut self, token: Token) {
+    pub(super) fn lane_released(&mut self, token: SubmissionToken) {
         self.of(token).holds_lane = false;
     }
 
@@ -64,11 +64,11 @@ impl Promises {
         self.written = None;
     }
 
-    pub(super) fn edit_over(&mut self, token: Token) {
+    pub(super) fn edit_over(&mut self, token: SubmissionToken) {
         self.editing.take_if(|editing| *editing == token);
     }
 
-    pub(super) fn answered(&mut self, token: Token) -> Result<(), String> {
+    pub(super) fn answered(&mut self, token: SubmissionToken) -> Result<(), String> {
         let progress = self.of(token);
         progress.holds_lane = false;
         match std::mem::replace(&mut progress.is_answered, true) {
@@ -77,7 +77,7 @@ impl Promises {
         }
     }
 
-    pub(super) fn is_answered(&self, token: Token) -> bool {
+    pub(super) fn is_answered(&self, token: SubmissionToken) -> bool {
         self.commands.get(&token).is_some_and(|progress| progress.is_answered)
     }
 
@@ -137,7 +137,7 @@ impl Promises {
         }
     }
 
-    fn starts(&mut self, token: Token) -> Result<(), String> {
+    fn starts(&mut self, token: SubmissionToken) -> Result<(), String> {
         let Progress { command, times_started, is_parked, is_answered, .. } = *self.of(token);
         if is_answered {
             return Err(format!("command {token} runs after its answer"));
@@ -161,7 +161,7 @@ impl Promises {
         Ok(())
     }
 
-    fn of(&mut self, token: Token) -> &mut Progress {
+    fn of(&mut self, token: SubmissionToken) -> &mut Progress {
         self.commands.get_mut(&token).expect("a command that was never sent")
     }
 }

@@ -16,11 +16,11 @@ use super::faults::Fault;
 use super::kinds::label;
 use super::model::Model;
 use super::promises::Promises;
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 /// What a command is, which only the caller knows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum CommandKind {
     /// It is done at once.
     Quick,
     /// It takes the caller a while.
@@ -55,15 +55,15 @@ pub(super) struct World {
     fault: Fault,
     limits: QueueLimits,
     promises: Promises,
-    tokens: Token,
-    kinds: BTreeMap<Token, Kind>,
-    when_idle: Vec<Token>,
-    held: Vec<(Token, bool)>,
-    in_hand: Vec<Token>,
+    tokens: SubmissionToken,
+    kinds: BTreeMap<SubmissionToken, CommandKind>,
+    when_idle: Vec<SubmissionToken>,
+    held: Vec<(SubmissionToken, bool)>,
+    in_hand: Vec<SubmissionToken>,
     /// What the agent was asked and will answer.
-    asked: Vec<(Token, AgentWork)>,
+    asked: Vec<(SubmissionToken, AgentWork)>,
     /// The prompt that was written last.
-    last_written: Option<Token>,
+    last_written: Option<SubmissionToken>,
     agent: Agent,
     facts: AgentActivity,
     is_delivering: bool,
@@ -131,20 +131,30 @@ impl World {
     fn send(&mut self, choices: &mut Choices) -> Result<(), String> {
         self.tokens += 1;
         let token = self.tokens;
-        let prompt = Kind::Prompt {
+        let prompt = CommandKind::Prompt {
             may_interrupt: choices.one_in(2),
             is_command: choices.one_in(5),
             is_broken: choices.one_in(12),
         };
-        let edit = Kind::Edit { is_in_agent: !choices.one_in(4) };
-        let control = [(Lane::Control, prompt), (Lane::Control, edit), (Lane::Control, Kind::Abort)];
+        let edit = CommandKind::Edit { is_in_agent: !choices.one_in(4) };
+        let control = [(Lane::Control, prompt), (Lane::Control, edit), (Lane::Control, CommandKind::Abort)];
         let (lane, kind) = match choices.below(20) {
             0..6 => (Lane::Session, prompt),
-            6..9 => (Lane::Session, choices.of(&[Kind::Request, Kind::Request, Kind::Quick, Kind::Slow])),
-            9..12 => (Lane::Shell, choices.of(&[Kind::Request, Kind::Request, Kind::Slow])),
+            6..9 => (
+                Lane::Session,
+                choices.of(&[
+                    CommandKind::Request,
+                    CommandKind::Request,
+                    CommandKind::Quick,
+                    CommandKind::Slow,
+                ]),
+            ),
+            9..12 => {
+                (Lane::Shell, choices.of(&[CommandKind::Request, CommandKind::Request, CommandKind::Slow]))
+            }
             12..17 => choices.of(&control),
-            17 => (Lane::Session, Kind::Restart),
-            _ => (Lane::Read, choices.of(&[Kind::Quick, Kind::Request, Kind::Slow])),
+            17 => (Lane::Session, CommandKind::Restart),
+            _ => (Lane::Read, choices.of(&[CommandKind::Quick, CommandKind::Request, CommandKind::Slow])),
         };
         let command = QueuedCommand { token, lane, when_idle: choices.one_in(4) };
         if command.when_idle && command.lane == Lane::Session {
@@ -179,7 +189,7 @@ impl World {
         if self.tokens == 0 {
             return Ok(());
         }
-        let token = self.tokens - choices.below((self.tokens as usize).min(6)) as Token;
+        let token = self.tokens - choices.below((self.tokens as usize).min(6)) as SubmissionToken;
         if self.in_hand.contains(&token) || !self.kinds.contains_key(&token) {
             return Ok(());
         }
@@ -298,7 +308,7 @@ impl World {
         }
     }
 
-    fn finish(&mut self, token: Token) -> Result<(), String> {
+    fn finish(&mut self, token: SubmissionToken) -> Result<(), String> {
         self.promises.answered(token)?;
         self.promises.edit_over(token);
         self.tell(QueueInput::Finished { token })
@@ -355,7 +365,9 @@ impl World {
             QueueEffect::WritePrompt { token, .. } => self.write_prompt(token),
             QueueEffect::WriteUndelivered => self.write_undelivered(choices),
             QueueEffect::EditQueue { token } => {
-                if self.kinds[&token] == (Kind::Edit { is_in_agent: true }) && self.agent == Agent::Ready {
+                if self.kinds[&token] == (CommandKind::Edit { is_in_agent: true })
+                    && self.agent == Agent::Ready
+                {
                     return self.ask(token, AgentWork::QueueEdit);
                 }
                 self.finish(token)
@@ -370,23 +382,23 @@ impl World {
         }
     }
 
-    fn execute(&mut self, token: Token) -> Result<(), String> {
+    fn execute(&mut self, token: SubmissionToken) -> Result<(), String> {
         if self.when_idle.contains(&token) && self.facts.turns > 0 {
             *self.seen.entry("waited for idle").or_default() += 1;
         }
         match self.kinds[&token] {
-            Kind::Quick => self.finish(token),
-            Kind::Slow => {
+            CommandKind::Quick => self.finish(token),
+            CommandKind::Slow => {
                 self.in_hand.push(token);
                 Ok(())
             }
-            Kind::Edit { .. } => self.tell(QueueInput::EditQueue { token }),
-            Kind::Restart => {
+            CommandKind::Edit { .. } => self.tell(QueueInput::EditQueue { token }),
+            CommandKind::Restart => {
                 self.agent_fails(false)?;
                 self.agent = Agent::Starting;
                 self.tell(QueueInput::Running { token, work: AgentWork::Start })
             }
-            Kind::Abort if self.agent != Agent::Ready => self.finish(token),
+            CommandKind::Abort if self.agent != Agent::Ready => self.finish(token),
             _ if self.agent != Agent::Ready => {
                 self.promises.parked(token);
                 if self.when_idle.contains(&token) {
@@ -394,21 +406,21 @@ impl World {
                 }
                 self.tell(QueueInput::Park { token })
             }
-            Kind::Request => self.ask(token, AgentWork::Request),
-            Kind::Abort => self.ask(token, AgentWork::Abort),
-            Kind::Prompt { may_interrupt, .. } => {
+            CommandKind::Request => self.ask(token, AgentWork::Request),
+            CommandKind::Abort => self.ask(token, AgentWork::Abort),
+            CommandKind::Prompt { may_interrupt, .. } => {
                 self.tell(QueueInput::EnqueuePrompt { token, may_interrupt })
             }
         }
     }
 
-    fn ask(&mut self, token: Token, work: AgentWork) -> Result<(), String> {
+    fn ask(&mut self, token: SubmissionToken, work: AgentWork) -> Result<(), String> {
         self.asked.push((token, work));
         self.tell(QueueInput::Running { token, work })
     }
 
-    fn write_prompt(&mut self, token: Token) -> Result<(), String> {
-        let Kind::Prompt { is_command, is_broken, .. } = self.kinds[&token] else {
+    fn write_prompt(&mut self, token: SubmissionToken) -> Result<(), String> {
+        let CommandKind::Prompt { is_command, is_broken, .. } = self.kinds[&token] else {
             return Err(format!("command {token} is no prompt"));
         };
         if is_broken || self.agent != Agent::Ready {
@@ -421,7 +433,7 @@ impl World {
         self.tell(QueueInput::PromptWritten { token, is_command })
     }
 
-    fn written(&mut self, token: Token, work: AgentWork) {
+    fn written(&mut self, token: SubmissionToken, work: AgentWork) {
         self.promises.written(self.now, self.facts.turns);
         self.last_written = Some(token);
         self.asked.push((token, work));

@@ -30,7 +30,7 @@ pub(super) const PRIVATE_COMMANDS: [&str; 1] = [NAVIGATE_COMMAND];
 
 /// What the bridge told the driver.
 #[derive(Debug, Clone, PartialEq)]
-pub enum BridgeWord {
+pub enum BridgeMessage {
     /// The tools the model may be given.
     Tools(Vec<PiTool>),
     /// What became of a [`navigate_prompt`], by its id.
@@ -100,7 +100,7 @@ pub(super) fn take_mark(title: &mut String) -> bool {
 }
 
 /// The word in a status line of the bridge; none for the key of somebody else, or a text that is no such word.
-pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
+pub(super) fn word(key: &str, text: &str) -> Option<BridgeMessage> {
     #[derive(Deserialize)]
     struct Navigated {
         id: String,
@@ -108,15 +108,15 @@ pub(super) fn word(key: &str, text: &str) -> Option<BridgeWord> {
         result: Option<PiNavigated>,
     }
     match key {
-        "qd_moved" => Some(BridgeWord::Moved),
-        "qd_tools" => serde_json::from_str(text).ok().map(BridgeWord::Tools),
+        "qd_moved" => Some(BridgeMessage::Moved),
+        "qd_tools" => serde_json::from_str(text).ok().map(BridgeMessage::Tools),
         "qd_navigated" => {
             let navigated: Navigated = serde_json::from_str(text).ok()?;
             let result = match navigated.error {
                 Some(error) => Err(AgentRefusal::Failed(error)),
                 None => Ok(navigated.result.unwrap_or_default()),
             };
-            Some(BridgeWord::Navigated { id: navigated.id, result })
+            Some(BridgeMessage::Navigated { id: navigated.id, result })
         }
         _ => None,
     }

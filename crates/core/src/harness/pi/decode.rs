@@ -6,19 +6,19 @@ use qd_wire::JsonObject;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bridge::BridgeWord;
+use super::bridge::BridgeMessage;
 use super::encode::encode;
 use super::extension::{self, ErrorTally};
 use super::{events, update};
 use crate::agent::{AgentEvent, AgentRequest, MessageHead};
 use crate::harness::lines::preview;
-use crate::harness::{AgentRefusal, Codec, Decoded, Reply, Unsupported};
+use crate::harness::{AgentRefusal, AgentReply, Codec, Decoded, UnsupportedRequest};
 
 /// Fields of an event nobody knows are passed on up to this size of the line; of a longer one only its size is told.
 pub const UNKNOWN_FIELDS_BYTES_MAX: usize = 64 * 1024;
 
 /// What one line of pi means; its own words come from our extension.
-pub type PiOutput = Decoded<BridgeWord>;
+pub type PiOutput = Decoded<BridgeMessage>;
 
 /// Remembers what a line cannot say alone. Its size does not grow with the traffic.
 #[derive(Debug, Default)]
@@ -92,14 +92,14 @@ impl PiCodec {
 }
 
 impl Codec for PiCodec {
-    type Private = BridgeWord;
+    type Private = BridgeMessage;
 
     fn decode(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) {
         self.line(line, now_ms, out);
     }
 
     /// pi has them all, or says itself that it is too old.
-    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, Unsupported> {
+    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, UnsupportedRequest> {
         Ok(encode(id, request))
     }
 }
@@ -107,7 +107,7 @@ impl Codec for PiCodec {
 /// Reads the `type` of a record. pi writes it first except in replies, so a 30 MB line is not read twice.
 fn kind_of(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Head<'a> {
+    struct RecordHead<'a> {
         #[serde(rename = "type", borrow)]
         kind: Cow<'a, str>,
     }
@@ -124,7 +124,7 @@ fn kind_of(line: &[u8]) -> Result<Cow<'_, str>, serde_json::Error> {
     }) {
         return Ok(Cow::Borrowed("response"));
     }
-    serde_json::from_slice::<Head<'_>>(line).map(|head| head.kind)
+    serde_json::from_slice::<RecordHead<'_>>(line).map(|head| head.kind)
 }
 
 /// pi has no codes for its errors. This is the only place that reads its sentences.
@@ -154,7 +154,7 @@ fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> 
         Err(refusal(response.error.map_or_else(|| "pi gave no reason".to_owned(), text_of)))
     };
     let (id, command) = (response.id.map(text_of), response.command.map(text_of).unwrap_or_default());
-    out.push(PiOutput::Reply(Reply { id, command, result }));
+    out.push(PiOutput::Reply(AgentReply { id, command, result }));
     Ok(())
 }
 

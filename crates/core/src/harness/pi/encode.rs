@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bridge;
-use crate::agent::{AgentRequest, Answer, Image, WhenBusy};
+use crate::agent::{AgentRequest, Image, QuestionAnswer, WhenBusy};
 
 /// One line with its `\n`. `id` comes back in the reply; an answer to a dialog has none.
 pub fn encode(id: &str, request: &AgentRequest) -> Vec<u8> {
@@ -87,24 +87,28 @@ fn prompt(message: &str, images: &[Image], when_busy: Option<WhenBusy>) -> Value
     command
 }
 
-fn answer_to(request_id: &str, answer: &Answer) -> Value {
+fn answer_to(request_id: &str, answer: &QuestionAnswer) -> Value {
     match answer {
-        Answer::Value(value) => json!({ "type": "extension_ui_response", "id": request_id, "value": value }),
-        Answer::Confirmed(confirmed) => {
+        QuestionAnswer::Value(value) => {
+            json!({ "type": "extension_ui_response", "id": request_id, "value": value })
+        }
+        QuestionAnswer::Confirmed(confirmed) => {
             json!({ "type": "extension_ui_response", "id": request_id, "confirmed": confirmed })
         }
-        Answer::Responses(responses) => {
+        QuestionAnswer::Responses(responses) => {
             // The bridge makes an object of it again; pi carries texts only.
             let text = Value::Object(responses.clone()).to_string();
             json!({ "type": "extension_ui_response", "id": request_id, "value": text })
         }
         // Whichever field this kind of dialog reads, it finds the mark. Only for a dialog that the bridge waits for:
         // to anybody else the mark is an answer, and to a `confirm` even a yes.
-        Answer::TimedOut => json!({
+        QuestionAnswer::TimedOut => json!({
             "type": "extension_ui_response", "id": request_id,
             "value": bridge::TIMED_OUT, "confirmed": bridge::TIMED_OUT,
         }),
-        Answer::Cancelled => json!({ "type": "extension_ui_response", "id": request_id, "cancelled": true }),
+        QuestionAnswer::Cancelled => {
+            json!({ "type": "extension_ui_response", "id": request_id, "cancelled": true })
+        }
     }
 }
 

@@ -62,7 +62,7 @@ pub fn conversation_from_reply(data: &Value) -> Result<PiConversation, EntriesEr
     let data = Data::deserialize(data).map_err(EntriesError::Reply)?;
     let mut entries = Vec::with_capacity(data.entries.len());
     for value in &data.entries {
-        entries.push(Entry::deserialize(value).map_err(EntriesError::Reply)?);
+        entries.push(PiEntry::deserialize(value).map_err(EntriesError::Reply)?);
     }
     Ok(walk(entries, data.leaf_id))
 }
@@ -71,7 +71,7 @@ pub fn conversation_from_reply(data: &Value) -> Result<PiConversation, EntriesEr
 /// passed over; the last one may have been cut off by pi's end.
 pub fn conversation_from_file(file: &[u8]) -> PiConversation {
     let lines = file.split(|byte| *byte == b'\n').skip(1);
-    let entries: Vec<Entry> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let entries: Vec<PiEntry> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let leaf_id = entries.last().map(|entry| entry.id.clone());
     walk(entries, leaf_id)
 }
@@ -85,7 +85,7 @@ pub fn has_stable_id(message: &NativeMessage) -> bool {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct PiEntry {
     #[serde(rename = "type")]
     kind: String,
     id: String,
@@ -102,8 +102,8 @@ struct Entry {
     name: Option<String>,
 }
 
-fn walk(entries: Vec<Entry>, leaf_id: Option<String>) -> PiConversation {
-    let mut by_id: HashMap<String, Entry> =
+fn walk(entries: Vec<PiEntry>, leaf_id: Option<String>) -> PiConversation {
+    let mut by_id: HashMap<String, PiEntry> =
         entries.into_iter().map(|entry| (entry.id.clone(), entry)).collect();
     let mut conversation = PiConversation { leaf_id: leaf_id.clone(), ..PiConversation::default() };
     let mut next = leaf_id;
@@ -122,7 +122,7 @@ fn walk(entries: Vec<Entry>, leaf_id: Option<String>) -> PiConversation {
     conversation
 }
 
-fn message_of(entry: &mut Entry) -> Option<NativeMessage> {
+fn message_of(entry: &mut PiEntry) -> Option<NativeMessage> {
     let value = match entry.kind.as_str() {
         "message" => entry.message.take()?,
         "custom_message" => serde_json::json!({

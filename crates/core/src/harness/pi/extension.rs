@@ -6,7 +6,7 @@ use qd_wire::{InputRequest, JsonObject};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bridge::{self, BridgeWord};
+use super::bridge::{self, BridgeMessage};
 use super::decode::{PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
 use super::events::whole;
 use crate::agent::AgentEvent;
@@ -58,7 +58,7 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
         "setStatus" => match status(&request.status_key, request.status_text) {
             Some(event) => event,
             None => {
-                out.push(PiOutput::Private(BridgeWord::Unreadable { key: request.status_key }));
+                out.push(PiOutput::Private(BridgeMessage::Unreadable { key: request.status_key }));
                 return Ok(());
             }
         },
@@ -79,14 +79,14 @@ fn dialog(request: UiRequest, out: &mut Vec<PiOutput>) {
         _ => None,
     };
     if is_marked || interview.is_some() {
-        out.push(PiOutput::Private(BridgeWord::Asks { request_id: request_id.clone() }));
+        out.push(PiOutput::Private(BridgeMessage::Asks { request_id: request_id.clone() }));
     }
     let question = match (request.method.as_str(), interview) {
         (_, Some(Ok(interview))) => interview,
         (_, Some(Err(error))) => {
             let message =
                 format!("An extension's interview '{title}' cannot be read, so it was cancelled: {error}");
-            out.push(PiOutput::Private(BridgeWord::UnreadableInterview { request_id }));
+            out.push(PiOutput::Private(BridgeMessage::UnreadableInterview { request_id }));
             let level = NotifyLevel::Error;
             return out.push(PiOutput::Event(AgentEvent::Notify { level, message }));
         }

@@ -47,8 +47,8 @@ pub(super) struct PiMessage {
     details: Option<Value>,
     // system
     sections: Option<Value>,
-    tools_added: Option<Vec<Named>>,
-    tools_removed: Option<Vec<Named>>,
+    tools_added: Option<Vec<NamedMessage>>,
+    tools_removed: Option<Vec<NamedMessage>>,
     #[serde(default)]
     replace: bool,
     // custom
@@ -67,7 +67,7 @@ pub(super) struct PiMessage {
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedMessage {
     #[serde(default)]
     name: String,
 }
@@ -189,7 +189,7 @@ impl PiMessage {
     /// The prompt's sections and the names of its tools. Not a text part: thousands of equal system prompts
     /// must not be found by every search.
     fn system_part(&mut self, position: usize) -> Option<Part> {
-        let names = |tools: Vec<Named>| tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
+        let names = |tools: Vec<NamedMessage>| tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
         let sections =
             self.sections.take().filter(|value| value.as_object().is_some_and(|map| !map.is_empty()));
         let added = self.tools_added.take().map(names).unwrap_or_default();

@@ -39,11 +39,11 @@ fn name_at_head(line: &str) -> Option<&str> {
 /// A line whose type does not come first: a reply, or an event of a pi that writes in another order.
 fn other_order(line: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
-    struct Head<'a> {
+    struct EventHead<'a> {
         #[serde(rename = "type", borrow)]
         name: Cow<'a, str>,
     }
-    let head: Head<'_> = serde_json::from_str(line).ok()?;
+    let head: EventHead<'_> = serde_json::from_str(line).ok()?;
     if head.name == "response" {
         return None;
     }

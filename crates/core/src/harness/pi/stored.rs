@@ -25,7 +25,7 @@ pub struct PiHeader {
 
 /// Reads the first line of a session file; none for a file that is something else.
 pub fn session_header(line: &[u8]) -> Option<PiHeader> {
-    let entry = Entry::read(line).ok()?;
+    let entry = StoredEntry::read(line).ok()?;
     if entry.kind != "session" {
         return None;
     }
@@ -58,7 +58,7 @@ impl PiFileSummary {
 
     /// Takes a line. Of a line that was too long to keep, its beginning is enough; a broken one is passed over.
     pub fn line(&mut self, line: &[u8], is_whole: bool) {
-        let mut entry = Entry::default();
+        let mut entry = StoredEntry::default();
         let result = entry.read_from(line);
         if entry.kind.is_empty() || (is_whole && result.is_err()) {
             return;
@@ -99,7 +99,7 @@ fn short(id: &str) -> u64 {
 /// The fields of a line that matter here. They are filled in as they are read, so that the beginning of a line too
 /// long to keep is worth something.
 #[derive(Debug, Default)]
-struct Entry {
+struct StoredEntry {
     kind: String,
     id: Option<String>,
     parent_id: Option<String>,
@@ -114,9 +114,9 @@ struct Entry {
     message_model: Option<String>,
 }
 
-impl Entry {
-    fn read(line: &[u8]) -> Result<Entry, serde_json::Error> {
-        let mut entry = Entry::default();
+impl StoredEntry {
+    fn read(line: &[u8]) -> Result<StoredEntry, serde_json::Error> {
+        let mut entry = StoredEntry::default();
         entry.read_from(line).map(|()| entry)
     }
 
@@ -128,7 +128,7 @@ impl Entry {
 }
 
 struct Fields<'a> {
-    entry: &'a mut Entry,
+    entry: &'a mut StoredEntry,
     is_message: bool,
 }
 

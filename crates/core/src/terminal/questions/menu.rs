@@ -2,8 +2,8 @@
 
 use qd_wire::run::ScreenChoice;
 
-use super::rules::{Marked, Rules};
-use super::{ScreenQuestion, View, choice_question, prompt, trim};
+use super::rules::{MenuAnswer, QuestionRules};
+use super::{ScreenQuestion, ScreenView, choice_question, prompt, trim};
 
 /// Signs before the choice that Enter takes.
 const MARKS: [char; 9] = ['❯', '›', '▶', '▸', '→', '➤', '●', '◉', '»'];
@@ -21,7 +21,7 @@ const LABEL_LINES_MAX: usize = 3;
 const CHOICES_MAX: usize = 20;
 
 /// One line of the menu.
-struct Entry {
+struct MenuEntry {
     row: usize,
     number: Option<u32>,
     is_marked: bool,
@@ -31,13 +31,13 @@ struct Entry {
 }
 
 /// The menu at the end of the screen, if there is one.
-pub(super) fn find(view: &View, rules: &Rules) -> Option<ScreenQuestion> {
+pub(super) fn find(view: &ScreenView, rules: &QuestionRules) -> Option<ScreenQuestion> {
     let last = view.last_line()?;
     numbered(view, rules, last).or_else(|| marked(view, last))
 }
 
 /// `1. Yes`, `2. No`… with a mark at one of them, or asked for on the line of the cursor.
-fn numbered(view: &View, rules: &Rules, last: usize) -> Option<ScreenQuestion> {
+fn numbered(view: &ScreenView, rules: &QuestionRules, last: usize) -> Option<ScreenQuestion> {
     let entries = numbered_entries(view, last)?;
     let (first, end) = (entries.first()?.row, entries.last()?.row);
     let mark = entries.iter().position(|entry| entry.is_marked);
@@ -47,14 +47,14 @@ fn numbered(view: &View, rules: &Rules, last: usize) -> Option<ScreenQuestion> {
         && asks_for_number(trim(view.lines.get(view.cursor_row)?));
     let keys = match mark {
         Some(_) => rules.marked,
-        None if is_asked => Marked::DigitEnter,
+        None if is_asked => MenuAnswer::DigitEnter,
         None => return None,
     };
     let choices = (0..entries.len()).map(|index| ScreenChoice {
         label: label(&entries, index),
         text: match (keys, entries[index].number) {
-            (Marked::Digit, Some(number)) => number.to_string(),
-            (Marked::DigitEnter, Some(number)) => format!("{number}\n"),
+            (MenuAnswer::Digit, Some(number)) => number.to_string(),
+            (MenuAnswer::DigitEnter, Some(number)) => format!("{number}\n"),
             _ => move_mark(view, mark.unwrap_or(0), index),
         },
     });
@@ -62,8 +62,8 @@ fn numbered(view: &View, rules: &Rules, last: usize) -> Option<ScreenQuestion> {
 }
 
 /// The numbers 1, 2, 3… from the last one upwards, near the end of the screen.
-fn numbered_entries(view: &View, last: usize) -> Option<Vec<Entry>> {
-    let mut entries: Vec<Entry> = Vec::new();
+fn numbered_entries(view: &ScreenView, last: usize) -> Option<Vec<MenuEntry>> {
+    let mut entries: Vec<MenuEntry> = Vec::new();
     for row in (0..=last).rev() {
         let below = entries.last().map_or(last, |entry| entry.row);
         let next = entries.last().and_then(|entry| entry.number);
@@ -87,7 +87,7 @@ fn numbered_entries(view: &View, last: usize) -> Option<Vec<Entry>> {
 }
 
 /// `❯ Yes`, `  No`: choices under each other, one of them marked, below a question.
-fn marked(view: &View, last: usize) -> Option<ScreenQuestion> {
+fn marked(view: &ScreenView, last: usize) -> Option<ScreenQuestion> {
     let from = last.saturating_sub(CHOICES_MAX + LINES_BELOW_MAX);
     let is_marked = |row: &usize| {
         entry(*row, &view.lines[*row]).is_some_and(|entry| entry.is_marked && entry.number.is_none())
@@ -119,7 +119,7 @@ fn marked(view: &View, last: usize) -> Option<ScreenQuestion> {
 }
 
 /// Reads one line as a choice.
-fn entry(row: usize, line: &str) -> Option<Entry> {
+fn entry(row: usize, line: &str) -> Option<MenuEntry> {
     let text = trim(line);
     let strong = text.strip_prefix(MARKS).map(str::trim_start);
     let weak = text.strip_prefix(WEAK_MARKS).map(str::trim_start).filter(|rest| number(rest).is_some());
@@ -134,7 +134,7 @@ fn entry(row: usize, line: &str) -> Option<Entry> {
         Some((number, label)) => (Some(number), label),
         None => (None, rest),
     };
-    Some(Entry { row, number, is_marked, column, label: label.to_owned() })
+    Some(MenuEntry { row, number, is_marked, column, label: label.to_owned() })
 }
 
 /// `12. Text` or `12) Text`.
@@ -152,7 +152,7 @@ fn first_column(line: &str) -> Option<usize> {
 }
 
 /// Two choices may read the same; then their numbers tell them apart.
-fn label(entries: &[Entry], index: usize) -> String {
+fn label(entries: &[MenuEntry], index: usize) -> String {
     let entry = &entries[index];
     let is_alone = entries.iter().filter(|other| other.label == entry.label).count() == 1;
     match entry.number {
@@ -161,7 +161,7 @@ fn label(entries: &[Entry], index: usize) -> String {
     }
 }
 
-fn move_mark(view: &View, from: usize, to: usize) -> String {
+fn move_mark(view: &ScreenView, from: usize, to: usize) -> String {
     let (up, down) = if view.has_application_keys { ("\x1bOA", "\x1bOB") } else { ("\x1b[A", "\x1b[B") };
     let moves = if to < from { up.repeat(from - to) } else { down.repeat(to - from) };
     format!("{moves}\r")

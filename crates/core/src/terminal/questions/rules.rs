@@ -11,8 +11,8 @@ const DATA: &str = include_str!("../questions.json");
 
 /// What the questions of one tool look like.
 #[derive(Debug)]
-pub struct Rules {
-    pub(super) marked: Marked,
+pub struct QuestionRules {
+    pub(super) marked: MenuAnswer,
     pub(super) lines: Vec<LineRule>,
     pub(super) bottom: Vec<BottomRule>,
 }
@@ -20,7 +20,7 @@ pub struct Rules {
 /// How a menu with a mark is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Marked {
+pub(super) enum MenuAnswer {
     Digit,
     DigitEnter,
     Arrows,
@@ -29,7 +29,7 @@ pub(super) enum Marked {
 #[derive(Debug)]
 pub(super) struct LineRule {
     pub(super) pattern: Regex,
-    pub(super) kind: Kind,
+    pub(super) kind: LineKind,
     pub(super) approve: String,
     pub(super) deny: String,
     pub(super) above: bool,
@@ -37,7 +37,7 @@ pub(super) struct LineRule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Permission,
     /// A key is waited for.
     Enter,
@@ -55,7 +55,7 @@ pub(super) struct BottomRule {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct RulesFile {
     #[serde(rename = "about")]
     _about: String,
     base: FileRules,
@@ -65,7 +65,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileRules {
-    marked: Marked,
+    marked: MenuAnswer,
     lines: Vec<FileLine>,
     bottom: Vec<FileBottom>,
 }
@@ -74,7 +74,7 @@ struct FileRules {
 #[serde(deny_unknown_fields)]
 struct FileLine {
     pattern: String,
-    kind: Kind,
+    kind: LineKind,
     #[serde(default)]
     approve: String,
     #[serde(default)]
@@ -90,21 +90,22 @@ struct FileBottom {
     choices: Vec<ScreenChoice>,
 }
 
-struct All {
-    base: Rules,
-    tools: BTreeMap<String, Rules>,
+struct ToolRules {
+    base: QuestionRules,
+    tools: BTreeMap<String, QuestionRules>,
 }
 
-impl Rules {
+impl QuestionRules {
     /// The rules for a tool: its own and those of every program. A tool nobody knows has only these.
-    pub fn for_tool(tool: &str) -> &'static Rules {
-        static ALL: OnceLock<All> = OnceLock::new();
+    pub fn for_tool(tool: &str) -> &'static QuestionRules {
+        static ALL: OnceLock<ToolRules> = OnceLock::new();
         let all = ALL.get_or_init(|| {
             // The file is part of the program and a test reads it; without it there are no questions.
             parse(DATA).unwrap_or_else(|error| {
                 debug_assert!(false, "questions.json: {error}");
-                let base = Rules { marked: Marked::Arrows, lines: Vec::new(), bottom: Vec::new() };
-                All { base, tools: BTreeMap::new() }
+                let base =
+                    QuestionRules { marked: MenuAnswer::Arrows, lines: Vec::new(), bottom: Vec::new() };
+                ToolRules { base, tools: BTreeMap::new() }
             })
         });
         all.tools.get(tool).unwrap_or(&all.base)
@@ -120,16 +121,16 @@ pub(in crate::terminal) enum RulesError {
     Pattern(#[from] regex::Error),
 }
 
-fn parse(data: &str) -> Result<All, RulesError> {
-    let file: File = serde_json::from_str(data)?;
+fn parse(data: &str) -> Result<ToolRules, RulesError> {
+    let file: RulesFile = serde_json::from_str(data)?;
     let mut tools = BTreeMap::new();
     for (name, own) in &file.tools {
         tools.insert(name.clone(), compile(own, Some(&file.base))?);
     }
-    Ok(All { base: compile(&file.base, None)?, tools })
+    Ok(ToolRules { base: compile(&file.base, None)?, tools })
 }
 
-fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<Rules, RulesError> {
+fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<QuestionRules, RulesError> {
     let mut lines = Vec::new();
     for line in own.lines.iter().chain(base.into_iter().flat_map(|base| &base.lines)) {
         let (approve, deny) = (line.approve.clone(), line.deny.clone());
@@ -140,12 +141,12 @@ fn compile(own: &FileRules, base: Option<&FileRules>) -> Result<Rules, RulesErro
     for rule in own.bottom.iter().chain(base.into_iter().flat_map(|base| &base.bottom)) {
         bottom.push(BottomRule { pattern: Regex::new(&rule.pattern)?, choices: rule.choices.clone() });
     }
-    Ok(Rules { marked: own.marked, lines, bottom })
+    Ok(QuestionRules { marked: own.marked, lines, bottom })
 }
 
 /// The programs of agents that have rules of their own, by name.
 pub fn known_tools() -> Vec<String> {
-    let file: Result<File, _> = serde_json::from_str(DATA);
+    let file: Result<RulesFile, _> = serde_json::from_str(DATA);
     // A test reads the file; without it no program is known.
     file.map(|file| file.tools.into_keys().collect()).unwrap_or_default()
 }

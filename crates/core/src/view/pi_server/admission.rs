@@ -14,25 +14,25 @@ use super::rate;
 
 mod command;
 mod dependencies;
+mod error_texts;
 mod flow;
 mod identities;
-mod kept;
 mod lanes;
+mod remembered_commands;
 mod replay;
 mod timers;
-mod words;
 
-use command::Command;
+use command::AdmittedCommand;
 use identities::Identities;
 use lanes::Lanes;
 use timers::Timers;
 
 /// A submission in the caller's books; later ones are higher.
-pub type Token = u64;
+pub type SubmissionToken = u64;
 
 /// Bounds and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct AdmissionLimits {
     /// Outcomes kept for replay, all principals together.
     pub outcomes_max: usize,
     /// What the kept outcomes may weigh.
@@ -45,28 +45,28 @@ pub struct Limits {
     pub key_ttl_ms: i64,
     /// How long one command waits for all its dependencies together.
     pub dependency_wait_ms: u64,
-    pub rate: rate::Limits,
+    pub rate: rate::RateLimits,
 }
 
-impl Default for Limits {
+impl Default for AdmissionLimits {
     fn default() -> Self {
-        Limits {
+        AdmissionLimits {
             outcomes_max: 10_000,
             outcome_bytes_max: 64 * 1024 * 1024,
             in_flight_max: 10_000,
             in_flight_per_principal_max: 5_000,
             key_ttl_ms: 10 * 60 * 1000,
             dependency_wait_ms: 30_000,
-            rate: rate::Limits::default(),
+            rate: rate::RateLimits::default(),
         }
     }
 }
 
 /// A validated command at the door.
 #[derive(Debug, Clone)]
-pub struct Submission {
+pub struct PiServerSubmission {
     /// Increasing.
-    pub token: Token,
+    pub token: SubmissionToken,
     pub principal: Arc<str>,
     pub spec: &'static CommandSpec,
     pub id: Option<String>,
@@ -87,7 +87,7 @@ pub struct Submission {
     pub frees_lane: bool,
 }
 
-impl Submission {
+impl PiServerSubmission {
     /// The session, if the client named it.
     fn named_session(&self) -> Option<&str> {
         self.session_id.as_deref().filter(|_| self.names_session)
@@ -96,7 +96,7 @@ impl Submission {
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PiServerOutcome {
     pub success: bool,
     /// JSON text.
     pub data: Option<Arc<str>>,
@@ -112,9 +112,9 @@ pub struct Outcome {
     pub settled: bool,
 }
 
-impl Default for Outcome {
+impl Default for PiServerOutcome {
     fn default() -> Self {
-        Outcome {
+        PiServerOutcome {
             success: false,
             data: None,
             error: None,
@@ -129,34 +129,34 @@ impl Default for Outcome {
 
 /// What the caller has to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum AdmissionEffect {
     /// Broadcast `command_accepted`.
-    Accepted(Token),
+    Accepted(SubmissionToken),
     /// Broadcast `command_started`.
-    Started(Token),
+    Started(SubmissionToken),
     /// Store the row of an identified mutation as in flight, then call [`Admission::journaled`]; if the store
     /// fails, call [`Admission::refuse`] instead. Commands are to be reported in the order of their tokens, or they
     /// are not executed in the order in which they came.
-    Journal(Token),
+    Journal(SubmissionToken),
     /// Do it, then call [`Admission::finish`]. The uid differs from the submission's own when one that was left in
     /// doubt is taken up again; it is then about the session of that one, which is given if its row named one.
-    Execute { token: Token, uid: Arc<str>, session_id: Option<Arc<str>> },
+    Execute { token: SubmissionToken, uid: Arc<str>, session_id: Option<Arc<str>> },
     /// Its time is over: stop the underlying work if possible. Comes before its outcome is stored and announced, so
     /// that the caller still knows the command; what the work ends with is ignored.
-    Cancel { token: Token, uid: Arc<str> },
+    Cancel { token: SubmissionToken, uid: Arc<str> },
     /// Store the outcome in the row of this uid. It is the submission's own (the row may be new: of a read, a command
     /// that failed before its execution, or another id for an outcome known by its key), or that of the one in
     /// doubt which it took up (the row is there, no `Journal` was asked for). With `wait` nothing is announced
     /// until [`Admission::stored`] is called, even if the store fails.
-    Store { token: Token, uid: Arc<str>, outcome: Arc<Outcome>, wait: bool },
+    Store { token: SubmissionToken, uid: Arc<str>, outcome: Arc<PiServerOutcome>, wait: bool },
     /// Broadcast `command_finished`, then answer the asker; the token is over.
-    Announce { token: Token, outcome: Arc<Outcome>, replayed: bool },
+    Announce { token: SubmissionToken, outcome: Arc<PiServerOutcome>, replayed: bool },
 }
 
 /// A row read back at start.
 #[derive(Debug, Clone)]
-pub struct Restored {
-    pub token: Token,
+pub struct RestoredSubmission {
+    pub token: SubmissionToken,
     pub principal: Arc<str>,
     pub id: Option<String>,
     pub key: Option<String>,
@@ -168,7 +168,7 @@ pub struct Restored {
     /// When it finished; a key's time counts from here.
     pub finished_at: Option<i64>,
     /// `None` for a command that was cut off.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<PiServerOutcome>,
     /// The session it is about, a minted one included.
     pub session_id: Option<String>,
     pub accepted_at: i64,
@@ -199,18 +199,18 @@ pub const SERVER_SCOPE: &str = "_server_";
 /// The machine.
 #[derive(Debug)]
 pub struct Admission {
-    limits: Limits,
+    limits: AdmissionLimits,
     /// Accepted and not yet announced.
-    commands: HashMap<Token, Command>,
+    commands: HashMap<SubmissionToken, AdmittedCommand>,
     /// How many `commands` there are with the repeats that wait for one of them, in all and of each principal.
     in_flight: usize,
     in_flight_of: HashMap<Arc<str>, usize>,
     identities: Identities,
-    rates: rate::Rates,
+    rates: rate::RateWindows,
     lanes: Lanes,
     timers: Timers,
     /// Commands that may be able to go on, looked at in order of arrival.
-    ready: BTreeSet<Token>,
+    ready: BTreeSet<SubmissionToken>,
     /// Commands waiting for one that came after them.
     forward_waiters: usize,
     counters: Counters,
@@ -226,14 +226,14 @@ struct Counters {
 }
 
 impl Admission {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: AdmissionLimits) -> Self {
         Admission {
             limits,
             commands: HashMap::new(),
             in_flight: 0,
             in_flight_of: HashMap::new(),
             identities: Identities::new(&limits),
-            rates: rate::Rates::new(limits.rate),
+            rates: rate::RateWindows::new(limits.rate),
             lanes: Lanes::default(),
             timers: Timers::default(),
             ready: BTreeSet::new(),
@@ -243,58 +243,70 @@ impl Admission {
     }
 
     /// The scope in which a submission's key is unique: the session the client named, or [`SERVER_SCOPE`].
-    pub fn scope(submission: &Submission) -> &str {
+    pub fn scope(submission: &PiServerSubmission) -> &str {
         submission.named_session().unwrap_or(SERVER_SCOPE)
     }
 
     /// Takes in a row of an earlier life, oldest first: done ones replay; those cut off are in doubt until somebody
     /// repeats them, and are then executed under the uid they had and in the session they were about.
-    pub fn restore(&mut self, row: Restored) {
+    pub fn restore(&mut self, row: RestoredSubmission) {
         self.identities.restore(row);
     }
 
     /// A validated command arrives while the server is not shutting down.
-    pub fn submit(&mut self, now: i64, submission: Submission, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Accepted(submission.token));
+    pub fn submit(&mut self, now: i64, submission: PiServerSubmission, effects: &mut Vec<AdmissionEffect>) {
+        effects.push(AdmissionEffect::Accepted(submission.token));
         self.admit(now, submission, effects);
         self.run(now, effects);
     }
 
     /// The row asked for by [`Effect::Journal`] is stored.
-    pub fn journaled(&mut self, now: i64, token: Token, effects: &mut Vec<Effect>) {
+    pub fn journaled(&mut self, now: i64, token: SubmissionToken, effects: &mut Vec<AdmissionEffect>) {
         self.begin_execution(token, effects);
         self.run(now, effects);
     }
 
     /// The work is over, or could not be begun. Ignored if the command has an outcome already: it timed out.
-    pub fn finish(&mut self, now: i64, token: Token, outcome: Outcome, effects: &mut Vec<Effect>) {
+    pub fn finish(
+        &mut self,
+        now: i64,
+        token: SubmissionToken,
+        outcome: PiServerOutcome,
+        effects: &mut Vec<AdmissionEffect>,
+    ) {
         self.conclude(now, token, outcome, effects);
         self.run(now, effects);
     }
 
     /// The row asked for by [`Effect::Journal`] cannot be stored: the command fails without being done, and its names
     /// are free again. Ignored if it is being done or has an outcome already.
-    pub fn refuse(&mut self, now: i64, token: Token, error: &str, effects: &mut Vec<Effect>) {
+    pub fn refuse(
+        &mut self,
+        now: i64,
+        token: SubmissionToken,
+        error: &str,
+        effects: &mut Vec<AdmissionEffect>,
+    ) {
         self.abandon(now, token, &ErrorCode::StoreUnavailable.with(error), effects);
         self.run(now, effects);
     }
 
     /// A principal may do nothing any more: what it has sent and has not begun is refused.
-    pub fn principal_revoked(&mut self, now: i64, principal: &str, effects: &mut Vec<Effect>) {
+    pub fn principal_revoked(&mut self, now: i64, principal: &str, effects: &mut Vec<AdmissionEffect>) {
         for token in self.tokens_of(principal) {
-            self.abandon(now, token, &words::revoked(), effects);
+            self.abandon(now, token, &error_texts::revoked(), effects);
         }
         self.run(now, effects);
     }
 
     /// The outcome of a [`Effect::Store`] with `wait` is stored.
-    pub fn stored(&mut self, now: i64, token: Token, effects: &mut Vec<Effect>) {
-        self.announce(now, token, command::Fate::Kept, effects);
+    pub fn stored(&mut self, now: i64, token: SubmissionToken, effects: &mut Vec<AdmissionEffect>) {
+        self.announce(now, token, command::CommandFate::Kept, effects);
         self.run(now, effects);
     }
 
     /// Ends what has run out of time; to be called at [`Admission::next_deadline`].
-    pub fn tick(&mut self, now: i64, effects: &mut Vec<Effect>) {
+    pub fn tick(&mut self, now: i64, effects: &mut Vec<AdmissionEffect>) {
         while let Some((token, timer)) = self.timers.pop(now) {
             self.run_out(now, token, timer, effects);
             self.run(now, effects);

@@ -4,7 +4,7 @@
 mod error;
 mod lists;
 pub(super) mod message;
-mod said;
+mod runner_answer;
 mod session;
 mod work;
 
@@ -14,16 +14,20 @@ use qd_wire::{CodedError, ErrorCode, InputRequest, Message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::request::{Request, wants_native};
+use super::request::PiServerRequest;
 pub use error::error;
-use said::Said;
+use runner_answer::RunnerAnswer;
 pub use session::{bash_breaker, breakers, health, session_info, stored_info, summary_info};
 
 /// The `data` of a response as JSON text, from what the canonical command answered: `{"native": …}` with the
 /// agent's own words, or canonical data. `Ok(None)` for commands that answer nothing.
-pub fn data(request: &Request, canonical: Option<&RawValue>) -> Result<Option<String>, UnreadableAnswer> {
+pub fn data(
+    request: &PiServerRequest,
+    canonical: Option<&RawValue>,
+) -> Result<Option<String>, UnreadableAnswer> {
     let text = canonical.map_or("null", RawValue::get);
-    let said = if wants_native(&request.command) { Said::of(text) } else { Said::canonical(text) };
+    let said =
+        if request.command.wants_native() { RunnerAnswer::of(text) } else { RunnerAnswer::canonical(text) };
     let shaped = shape(request, &said);
     shaped.map_err(|source| UnreadableAnswer { command: request.spec.canonical, source })
 }
@@ -48,7 +52,7 @@ impl From<UnreadableAnswer> for CodedError {
     }
 }
 
-fn shape(request: &Request, said: &Said<'_>) -> Result<Option<String>, serde_json::Error> {
+fn shape(request: &PiServerRequest, said: &RunnerAnswer<'_>) -> Result<Option<String>, serde_json::Error> {
     let text = match &request.command {
         Command::ListSessions(_) => session::list(said)?,
         Command::CreateSession(_) | Command::LoadSession(_) => session::created(said)?,

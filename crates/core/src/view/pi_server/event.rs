@@ -3,7 +3,7 @@
 mod message_stream;
 mod producer;
 
-pub use producer::Producer;
+pub use producer::EventProducer;
 
 fn is_automatic(reason: &str) -> bool {
     matches!(reason, "threshold" | "overflow")

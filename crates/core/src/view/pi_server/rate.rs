@@ -13,7 +13,7 @@ const WINDOW_MS: i64 = 60_000;
 
 /// Commands per minute; 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RateLimits {
     /// One principal's commands of one bucket and session.
     pub per_minute: u32,
     /// All commands of one principal.
@@ -22,26 +22,28 @@ pub struct Limits {
     pub ui_per_minute: u32,
 }
 
-impl Default for Limits {
+impl Default for RateLimits {
     fn default() -> Self {
-        Limits { per_minute: 100, global_per_minute: 1000, ui_per_minute: 60 }
+        RateLimits { per_minute: 100, global_per_minute: 1000, ui_per_minute: 60 }
     }
 }
 
 /// The limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exceeded {
+pub enum ExceededRate {
     Bucket { limit: u32 },
     Global { limit: u32 },
     UiResponse { limit: u32 },
 }
 
-impl std::fmt::Display for Exceeded {
+impl std::fmt::Display for ExceededRate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Exceeded::Bucket { limit } => write!(out, "Rate limit exceeded ({limit} commands/minute)"),
-            Exceeded::Global { limit } => write!(out, "Global rate limit exceeded ({limit} commands/minute)"),
-            Exceeded::UiResponse { limit } => {
+            ExceededRate::Bucket { limit } => write!(out, "Rate limit exceeded ({limit} commands/minute)"),
+            ExceededRate::Global { limit } => {
+                write!(out, "Global rate limit exceeded ({limit} commands/minute)")
+            }
+            ExceededRate::UiResponse { limit } => {
                 write!(out, "Extension UI response rate limit exceeded ({limit} responses/minute)")
             }
         }
@@ -50,17 +52,17 @@ impl std::fmt::Display for Exceeded {
 
 /// The windows of all principals.
 #[derive(Debug)]
-pub struct Rates {
-    limits: Limits,
-    principals: HashMap<Arc<str>, Principal>,
+pub struct RateWindows {
+    limits: RateLimits,
+    principals: HashMap<Arc<str>, PrincipalWindows>,
     /// The highest time seen: a clock set back must not make windows longer.
     now: i64,
     sweep_at: i64,
 }
 
-impl Rates {
-    pub fn new(limits: Limits) -> Self {
-        Rates { limits, principals: HashMap::new(), now: i64::MIN, sweep_at: i64::MIN }
+impl RateWindows {
+    pub fn new(limits: RateLimits) -> Self {
+        RateWindows { limits, principals: HashMap::new(), now: i64::MIN, sweep_at: i64::MIN }
     }
 
     /// Whether one more command is within the limits. With `charge` it then counts; without, nothing changes
@@ -72,7 +74,7 @@ impl Rates {
         bucket: Bucket,
         session: Option<&str>,
         charge: bool,
-    ) -> Result<(), Exceeded> {
+    ) -> Result<(), ExceededRate> {
         self.now = self.now.max(now);
         let now = self.now;
         if now >= self.sweep_at {
@@ -84,17 +86,17 @@ impl Rates {
             return Ok(());
         }
         if !self.principals.contains_key(principal) {
-            self.principals.insert(principal.clone(), Principal::default());
+            self.principals.insert(principal.clone(), PrincipalWindows::default());
         }
         let Some(windows) = self.principals.get_mut(principal) else { return Ok(()) };
         if limit != 0 && windows.bucket(bucket, session).is_some_and(|window| window.count(now) >= limit) {
             return Err(match bucket {
-                Bucket::UiResponse => Exceeded::UiResponse { limit },
-                Bucket::Server | Bucket::Control | Bucket::Session => Exceeded::Bucket { limit },
+                Bucket::UiResponse => ExceededRate::UiResponse { limit },
+                Bucket::Server | Bucket::Control | Bucket::Session => ExceededRate::Bucket { limit },
             });
         }
         if global_limit != 0 && windows.all.count(now) >= global_limit {
-            return Err(Exceeded::Global { limit: global_limit });
+            return Err(ExceededRate::Global { limit: global_limit });
         }
         if charge {
             if limit != 0 {
@@ -136,18 +138,18 @@ impl Rates {
 }
 
 #[derive(Debug, Default)]
-struct Principal {
-    all: Window,
+struct PrincipalWindows {
+    all: RateWindow,
     /// By session; the empty name is for commands that name none.
-    sessions: HashMap<Box<str>, [Window; 4]>,
+    sessions: HashMap<Box<str>, [RateWindow; 4]>,
 }
 
-impl Principal {
-    fn bucket(&mut self, bucket: Bucket, session: Option<&str>) -> Option<&mut Window> {
+impl PrincipalWindows {
+    fn bucket(&mut self, bucket: Bucket, session: Option<&str>) -> Option<&mut RateWindow> {
         self.sessions.get_mut(session.unwrap_or_default()).map(|windows| &mut windows[index(bucket)])
     }
 
-    fn bucket_or_new(&mut self, bucket: Bucket, session: Option<&str>) -> &mut Window {
+    fn bucket_or_new(&mut self, bucket: Bucket, session: Option<&str>) -> &mut RateWindow {
         &mut self.sessions.entry(session.unwrap_or_default().into()).or_default()[index(bucket)]
     }
 }
@@ -163,12 +165,12 @@ const fn index(bucket: Bucket) -> usize {
 
 /// What happened within the last minute: times in order, with how often.
 #[derive(Debug, Default)]
-struct Window {
+struct RateWindow {
     times: VecDeque<(i64, u32)>,
     count: u32,
 }
 
-impl Window {
+impl RateWindow {
     fn count(&mut self, now: i64) -> u32 {
         while let Some(&(time, times)) = self.times.front() {
             if time > now - WINDOW_MS {

@@ -1,10 +1,16 @@
 use super::*;
 
-fn rates(per_minute: u32, global_per_minute: u32, ui_per_minute: u32) -> Rates {
-    Rates::new(Limits { per_minute, global_per_minute, ui_per_minute })
+fn rates(per_minute: u32, global_per_minute: u32, ui_per_minute: u32) -> RateWindows {
+    RateWindows::new(RateLimits { per_minute, global_per_minute, ui_per_minute })
 }
 
-fn admit(rates: &mut Rates, now: i64, principal: &str, bucket: Bucket, session: &str) -> Result<(), String> {
+fn admit(
+    rates: &mut RateWindows,
+    now: i64,
+    principal: &str,
+    bucket: Bucket,
+    session: &str,
+) -> Result<(), String> {
     let session = (!session.is_empty()).then_some(session);
     rates.admit(now, &principal.into(), bucket, session, true).map_err(|exceeded| exceeded.to_string())
 }

@@ -14,14 +14,13 @@ use qd_wire::JsonObject;
 use qd_wire::pi_server::{Command, CommandSpec, Envelope, NAME_CHARS_MAX, Target};
 use serde_json::Value;
 
-pub(super) use canonical::wants_native;
 pub use canonical::{FieldWriter, named_runner, write_parameters};
 use fields::Fields;
 pub use surrogates::whole_characters;
 
 /// A command that may be admitted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct PiServerRequest {
     pub spec: &'static CommandSpec,
     pub command: Command,
     pub envelope: Envelope,
@@ -34,7 +33,7 @@ pub struct Request {
 
 /// What was wrong with a frame, and what its answer must say.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Invalid {
+pub struct InvalidFrame {
     /// Echoed as it was sent.
     pub id: Option<Value>,
     /// The sent type, or `unknown`.
@@ -49,7 +48,7 @@ const IDENTITY_FIELDS: &[&str] = &["id", "idempotencyKey"];
 const UNKNOWN: &str = "unknown";
 
 /// Reads one frame. Of fields that are there twice the last counts, as in JavaScript.
-pub fn read(text: &str) -> Result<Box<Request>, Box<Invalid>> {
+pub fn read(text: &str) -> Result<Box<PiServerRequest>, Box<InvalidFrame>> {
     let object: JsonObject = match serde_json::from_str(text) {
         Ok(object) => object,
         Err(_) => match whole_characters(text).and_then(|whole| serde_json::from_str(&whole).ok()) {
@@ -71,13 +70,13 @@ pub fn read(text: &str) -> Result<Box<Request>, Box<Invalid>> {
     match command::read(spec.name, &mut fields).filter(|_| !fields.has_errors()) {
         Some(command) => {
             let envelope = envelope::take(&mut fields);
-            Ok(Box::new(Request { spec, command, envelope, session_id, fingerprint }))
+            Ok(Box::new(PiServerRequest { spec, command, envelope, session_id, fingerprint }))
         }
         None => Err(Box::new(invalid(fields))),
     }
 }
 
-fn not_an_object(text: &str) -> Invalid {
+fn not_an_object(text: &str) -> InvalidFrame {
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     let begins_an_object = text.trim_start().starts_with('{');
     // An object that reads as JSON but not into memory holds something no value can hold, as the number 1e999.
@@ -85,16 +84,20 @@ fn not_an_object(text: &str) -> Invalid {
         true => "Validation failed: root: Command must be an object",
         false => "Invalid JSON",
     };
-    Invalid { id: None, command: UNKNOWN.to_owned(), error: error.to_owned() }
+    InvalidFrame { id: None, command: UNKNOWN.to_owned(), error: error.to_owned() }
 }
 
-fn invalid(fields: Fields) -> Invalid {
+fn invalid(fields: Fields) -> InvalidFrame {
     let (mut object, errors) = fields.into_parts();
     let command = match object.remove("type") {
         Some(Value::String(kind)) if !kind.is_empty() => cut(kind),
         _ => UNKNOWN.to_owned(),
     };
-    Invalid { id: object.remove("id"), command, error: format!("Validation failed: {}", errors.join("; ")) }
+    InvalidFrame {
+        id: object.remove("id"),
+        command,
+        error: format!("Validation failed: {}", errors.join("; ")),
+    }
 }
 
 /// The name of a command that does not exist may be as long as a frame; nobody needs all of it back.

@@ -7,7 +7,7 @@ use qd_wire::input::InputOutcome;
 use qd_wire::pi_server::FaceEvent;
 
 use super::answer::ui_request;
-use super::event::Producer;
+use super::event::EventProducer;
 use crate::agent::AgentEvent;
 use crate::session::{ConversationChange, EventForm};
 
@@ -19,7 +19,7 @@ const AGENT_SETTLED: &str = "{\"type\":\"agent_settled\",\"aborted\":true}";
 
 /// The form for an agent that tells it itself, or does not.
 pub fn form(tells_it: bool) -> Box<dyn EventForm> {
-    if tells_it { Box::new(PassThrough) } else { Box::new(Made(Box::default())) }
+    if tells_it { Box::new(PassThrough) } else { Box::new(ProducedEvents(Box::default())) }
 }
 
 /// The agent says its events in this form itself.
@@ -28,7 +28,7 @@ struct PassThrough;
 
 /// They are made here.
 #[derive(Debug)]
-struct Made(Box<Producer>);
+struct ProducedEvents(Box<EventProducer>);
 
 impl EventForm for PassThrough {
     fn event(&mut self, _now: i64, event: &AgentEvent, tell: &mut dyn FnMut(&str)) {
@@ -55,7 +55,7 @@ impl EventForm for PassThrough {
     }
 }
 
-impl EventForm for Made {
+impl EventForm for ProducedEvents {
     fn event(&mut self, now: i64, event: &AgentEvent, tell: &mut dyn FnMut(&str)) {
         if matches!(event, AgentEvent::InputNeeded(_)) {
             return;

@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::request::{Command, Refusal};
+use super::request::{RunCommand, RunRefusal};
 use super::timestamp;
 
 /// A runner's answer to a command.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Answer<'a> {
+pub struct RunAnswer<'a> {
     pub success: bool,
     /// JSON.
     pub data: Option<&'a str>,
@@ -26,7 +26,7 @@ pub struct Answer<'a> {
 }
 
 /// The answer to a call, as its sender gets it.
-pub fn response(now: i64, command: &Command, answer: &Answer<'_>) -> String {
+pub fn response(now: i64, command: &RunCommand, answer: &RunAnswer<'_>) -> String {
     let spec = command.spec;
     let mut run_id = command.run_id().map(str::to_owned);
     let (ok, result, error) = match (answer.success, spec.name) {
@@ -58,7 +58,7 @@ fn created(data: Option<&str>) -> Option<String> {
 }
 
 /// A message that is not acted on, as its sender is told: in the answer it waits for, else in an `error`.
-pub fn refused(now: i64, refusal: &Refusal) -> String {
+pub fn refused(now: i64, refusal: &RunRefusal) -> String {
     let run_id = refusal.run_id.as_deref();
     let Some((about, request_id)) = refusal.rpc() else {
         return envelope(now, "error", None, run_id, &refusal.data());
@@ -96,10 +96,10 @@ fn envelope(
     format!("{{\"type\":\"{kind}\",\"ts\":\"{}\",{host_id}{run_id}\"data\":{data}}}", timestamp(now))
 }
 
-type Outcome = (bool, Option<Value>, Option<CodedError>);
+type CallResult = (bool, Option<Value>, Option<CodedError>);
 
 /// The result in the document's shape, with what ours says beside it.
-fn result(spec: &TypeSpec, data: Option<&str>) -> Outcome {
+fn result(spec: &TypeSpec, data: Option<&str>) -> CallResult {
     let data = data.and_then(|data| serde_json::from_str(data).ok()).unwrap_or(Value::Null);
     let done = |value: Value| (true, Some(value), None);
     match spec.name {
@@ -135,7 +135,7 @@ fn files(list: &FsListData) -> Value {
 }
 
 /// A command that failed has said why: what it wrote is there in any case.
-fn bash(data: Value) -> Outcome {
+fn bash(data: Value) -> CallResult {
     let Some(bash) = typed::<BashData>(&data) else { return (true, Some(data), None) };
     let mut shown = data;
     shown["exit_code"] = json!(bash.exit_code);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::record::Record;
-use super::{Kind, timestamp};
+use super::{SessionKind, timestamp};
 use crate::redact::redact;
 
 /// Characters of the prompt in `run.awaiting_input`.
@@ -26,7 +26,7 @@ const LOCAL: &str = "local";
 
 /// What an app may have without the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum EventClass {
     /// `run.output`.
     Output,
     /// `tool.call` and `tool.result`.
@@ -36,43 +36,43 @@ pub enum Class {
 
 /// One event of the document. Its text is the pieces one after the other.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a> {
+pub struct ShownEvent<'a> {
     pub name: &'static str,
     pub pieces: &'a [&'a str],
 }
 
-impl Shown<'_> {
-    pub fn class(&self) -> Class {
+impl ShownEvent<'_> {
+    pub fn class(&self) -> EventClass {
         match self.name {
-            "run.output" => Class::Output,
-            "tool.call" | "tool.result" => Class::Tool,
-            _ => Class::Other,
+            "run.output" => EventClass::Output,
+            "tool.call" | "tool.result" => EventClass::Tool,
+            _ => EventClass::Other,
         }
     }
 }
 
 /// Whether records with this name may have something to show.
-pub fn is_shown(kind: Kind, event: &str) -> bool {
+pub fn is_shown(kind: SessionKind, event: &str) -> bool {
     match event {
         "agent.input_needed" | "agent.input_resolved" | "agent.error" => true,
         "stream.message_end" | "tool.start" | "tool.end" | "session.created" | "session.closed"
-        | "agent.idle" => kind == Kind::Agent,
+        | "agent.idle" => kind == SessionKind::Agent,
         event => passed(event).is_some(),
     }
 }
 
 /// Shows a record's events one after the other. The first has the record's number; what else there is to say of the
 /// same record has none, so that a number never comes twice.
-pub fn show(kind: Kind, record: &Record<'_>, each: &mut dyn FnMut(Shown<'_>)) {
+pub fn show(kind: SessionKind, record: &Record<'_>, each: &mut dyn FnMut(ShownEvent<'_>)) {
     if !is_shown(kind, &record.event) {
         return;
     }
     if let Some(name) = passed(&record.event) {
         pass(name, record, each);
         if name == "run.started" {
-            let mode = if kind == Kind::Terminal { "pty" } else { "structured" };
+            let mode = if kind == SessionKind::Terminal { "pty" } else { "structured" };
             write(
-                Named { name: "run.ready", numbered: false },
+                EventName { name: "run.ready", numbered: false },
                 record,
                 &json!({ "runner_mode": mode }),
                 each,
@@ -102,7 +102,7 @@ fn passed(event: &str) -> Option<&'static str> {
 }
 
 /// Shows a record whose fields the document has in another form.
-fn show_typed(kind: Kind, record: &Record<'_>, event: Event, each: &mut dyn FnMut(Shown<'_>)) {
+fn show_typed(kind: SessionKind, record: &Record<'_>, event: Event, each: &mut dyn FnMut(ShownEvent<'_>)) {
     match event {
         Event::AgentInputNeeded { request } => question(kind, record, &request, each),
         Event::AgentInputResolved { request_id, outcome, user_id, decision, actor, .. } => {
@@ -175,12 +175,12 @@ fn show_typed(kind: Kind, record: &Record<'_>, event: Event, each: &mut dyn FnMu
 }
 
 /// An agent that is no program in a terminal has begun.
-fn created(record: &Record<'_>, harness: &str, cwd: Option<String>, each: &mut dyn FnMut(Shown<'_>)) {
+fn created(record: &Record<'_>, harness: &str, cwd: Option<String>, each: &mut dyn FnMut(ShownEvent<'_>)) {
     let cwd = cwd.unwrap_or_default();
     let data = json!({ "tool": harness, "cwd": cwd, "command": harness });
     write(numbered("run.started"), record, &data, each);
     let data = json!({ "runner_mode": "structured" });
-    write(Named { name: "run.ready", numbered: false }, record, &data, each);
+    write(EventName { name: "run.ready", numbered: false }, record, &data, each);
 }
 
 fn tool_ended(
@@ -188,7 +188,7 @@ fn tool_ended(
     (tool_call_id, name): (&str, &str),
     result: Result<Value, Value>,
     duration_ms: Option<u64>,
-    each: &mut dyn FnMut(Shown<'_>),
+    each: &mut dyn FnMut(ShownEvent<'_>),
 ) {
     let mut data = json!({
         "request_id": tool_call_id, "tool": name, "actor": LOCAL, "ok": result.is_ok(),
@@ -202,7 +202,7 @@ fn tool_ended(
     write(numbered("tool.result"), record, &data, each);
 }
 
-fn message_ended(record: &Record<'_>, message: &Message, each: &mut dyn FnMut(Shown<'_>)) {
+fn message_ended(record: &Record<'_>, message: &Message, each: &mut dyn FnMut(ShownEvent<'_>)) {
     let text = said(message);
     if text.is_empty() {
         return;
@@ -251,18 +251,23 @@ fn output(stream: &str, text: &str) -> Value {
 
 /// What somebody is asked. A program in a terminal says itself that it waits; who calls a service waits for its own
 /// answer.
-fn question(kind: Kind, record: &Record<'_>, request: &InputRequest, each: &mut dyn FnMut(Shown<'_>)) {
+fn question(
+    kind: SessionKind,
+    record: &Record<'_>,
+    request: &InputRequest,
+    each: &mut dyn FnMut(ShownEvent<'_>),
+) {
     let (data, source) = requested(request);
     // A text is typed, not approved: there is nothing to decide in a line of its own.
-    let is_typed = kind == Kind::Terminal && matches!(request, InputRequest::Input { .. });
+    let is_typed = kind == SessionKind::Terminal && matches!(request, InputRequest::Input { .. });
     if !is_typed {
         write(numbered("run.permission_requested"), record, &data, each);
     }
-    if kind == Kind::Agent && source == PermissionSource::Agent {
+    if kind == SessionKind::Agent && source == PermissionSource::Agent {
         let prompt = Some(data.prompt.chars().take(PROMPT_CHARS_MAX).collect());
         let (reason, request_id) = (data.reason, Some(data.request_id));
         let waits = AwaitingInputData { reason, prompt, request_id };
-        write(Named { name: "run.awaiting_input", numbered: false }, record, &waits, each);
+        write(EventName { name: "run.awaiting_input", numbered: false }, record, &waits, each);
     }
 }
 
@@ -358,30 +363,30 @@ fn typed(record: &Record<'_>) -> Option<Event> {
 }
 
 /// An event with its name, and whether it has the record's number.
-struct Named {
+struct EventName {
     name: &'static str,
     numbered: bool,
 }
 
-fn numbered(name: &'static str) -> Named {
-    Named { name, numbered: true }
+fn numbered(name: &'static str) -> EventName {
+    EventName { name, numbered: true }
 }
 
-fn pass(name: &'static str, record: &Record<'_>, each: &mut dyn FnMut(Shown<'_>)) {
+fn pass(name: &'static str, record: &Record<'_>, each: &mut dyn FnMut(ShownEvent<'_>)) {
     let head = head(&numbered(name), record);
-    each(Shown { name, pieces: &[&head, "{", &record.rest, "}"] });
+    each(ShownEvent { name, pieces: &[&head, "{", &record.rest, "}"] });
 }
 
-fn write(named: Named, record: &Record<'_>, data: &impl Serialize, each: &mut dyn FnMut(Shown<'_>)) {
+fn write(named: EventName, record: &Record<'_>, data: &impl Serialize, each: &mut dyn FnMut(ShownEvent<'_>)) {
     let head = head(&named, record);
     // These types have no maps with odd keys, so writing them cannot fail.
     let data = serde_json::to_string(data).unwrap_or_default();
-    each(Shown { name: named.name, pieces: &[&head, &data, "}"] });
+    each(ShownEvent { name: named.name, pieces: &[&head, &data, "}"] });
 }
 
 /// Everything up to the value of `data`.
-fn head(named: &Named, record: &Record<'_>) -> String {
-    let Named { name, numbered } = *named;
+fn head(named: &EventName, record: &Record<'_>) -> String {
+    let EventName { name, numbered } = *named;
     let (host_id, run_id, ts) = (&record.runner_id, &record.session_id, timestamp(record.ts));
     let mut head =
         format!("{{\"type\":\"{name}\",\"ts\":\"{ts}\",\"host_id\":{host_id},\"run_id\":{run_id},");

@@ -4,8 +4,8 @@ use qd_wire::run_protocol::Envelope;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Kind;
-use super::event::{Class, is_shown, show};
+use super::SessionKind;
+use super::event::{EventClass, is_shown, show};
 use super::record::Record;
 
 /// Events that one record may become; ids leave room for them.
@@ -42,7 +42,7 @@ pub struct HistoryMessage {
 }
 
 /// The messages of a record, oldest first.
-pub fn messages(kind: Kind, record: &Record<'_>, include_output: bool) -> Vec<HistoryMessage> {
+pub fn messages(kind: SessionKind, record: &Record<'_>, include_output: bool) -> Vec<HistoryMessage> {
     let mut found = Vec::new();
     if !is_shown(kind, &record.event) {
         return found;
@@ -51,7 +51,8 @@ pub fn messages(kind: Kind, record: &Record<'_>, include_output: bool) -> Vec<Hi
     show(kind, record, &mut |shown| {
         let id = first_id(record.seq) + number;
         number = (number + 1).min(EVENTS_PER_RECORD_MAX - 1);
-        let is_wanted = KINDS.contains(&shown.name) && (include_output || shown.class() != Class::Output);
+        let is_wanted =
+            KINDS.contains(&shown.name) && (include_output || shown.class() != EventClass::Output);
         if is_wanted && let Ok(envelope) = serde_json::from_str(&shown.pieces.concat()) {
             found.push(message(id, envelope));
         }

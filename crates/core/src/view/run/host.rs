@@ -7,9 +7,9 @@
 
 pub mod acks;
 pub mod answer;
-pub mod arrivals;
-pub mod book;
 pub mod event;
-pub mod outgoing;
+pub mod foreign_run;
+pub mod reorder_buffer;
 pub mod request;
+pub mod server_connection;
 pub mod time;

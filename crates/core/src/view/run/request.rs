@@ -4,7 +4,7 @@ mod commands;
 mod fields;
 
 use qd_wire::command_table::{self, CommandClass, CommandError};
-use qd_wire::run_protocol::{Address, ErrorData, SubscribeData, TypeSpec, Way, spec};
+use qd_wire::run_protocol::{ErrorData, MessageAddress, MessageDirection, SubscribeData, TypeSpec, spec};
 use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use fields::Fields;
 
 /// A message that can be acted on.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
+pub enum AppRequest {
     /// For a runner.
-    Command(Box<Command>),
-    Subscribe(Subscribe),
+    Command(Box<RunCommand>),
+    Subscribe(RunSubscription),
     /// From one run, or from all.
     Unsubscribe(Option<String>),
     /// What an app has no reason to send and nobody has to hear of: acknowledgements, heartbeats.
@@ -24,9 +24,9 @@ pub enum Request {
 
 /// A command for a runner, as the canonical protocol has it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Command {
+pub struct RunCommand {
     pub spec: &'static TypeSpec,
-    pub to: To,
+    pub to: CommandTarget,
     /// The parameters, without the name and the address of the command.
     pub parameters: JsonObject,
     /// Those to send when they are refused: the same wish for a question of another form.
@@ -37,7 +37,7 @@ pub struct Command {
 
 /// Who is to do it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum To {
+pub enum CommandTarget {
     Run(String),
     /// The host that has this run.
     HostOfRun(String),
@@ -45,7 +45,7 @@ pub enum To {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subscribe {
+pub struct RunSubscription {
     pub run_id: String,
     pub replace: bool,
     pub include_output: bool,
@@ -54,7 +54,7 @@ pub struct Subscribe {
 
 /// Why a message is not acted on, and what is known of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal {
+pub struct RunRefusal {
     /// Behind a pointer, or every result with a refusal in it would be large.
     pub error: Box<CodedError>,
     /// The `type` of the message, where it could be read.
@@ -64,22 +64,23 @@ pub struct Refusal {
     pub input_id: Option<String>,
 }
 
-impl Refusal {
+impl RunRefusal {
     /// Whether the asker waits for an `rpc.response`, which then says it; else an `error` does.
     pub fn rpc(&self) -> Option<(&str, &str)> {
         let about = self.about.as_deref()?;
         // One nobody knows is an RPC by its name.
-        let is_rpc = spec(about).map_or_else(|| about.starts_with("rpc."), |spec| spec.way == Way::Rpc);
+        let is_rpc =
+            spec(about).map_or_else(|| about.starts_with("rpc."), |spec| spec.way == MessageDirection::Rpc);
         self.request_id.as_deref().filter(|_| is_rpc).map(|request_id| (about, request_id))
     }
 
     pub fn data(&self) -> ErrorData {
-        let Refusal { error, about, request_id, input_id, .. } = self.clone();
+        let RunRefusal { error, about, request_id, input_id, .. } = self.clone();
         ErrorData { error: error.message, code: Some(error.code), about, request_id, input_id }
     }
 }
 
-impl Command {
+impl RunCommand {
     /// The canonical command for this runner.
     pub fn text(&self, runner_id: &str) -> String {
         self.addressed(self.parameters.clone(), runner_id)
@@ -93,15 +94,15 @@ impl Command {
     fn addressed(&self, mut fields: JsonObject, runner_id: &str) -> String {
         fields.insert("cmd".to_owned(), self.spec.canonical.into());
         match &self.to {
-            To::Run(run_id) => {
+            CommandTarget::Run(run_id) => {
                 fields.insert("session_id".to_owned(), run_id.as_str().into());
             }
             // A session that is to be is named by its runner.
-            To::HostOfRun(_) | To::Host(_) if !self.creates_session() => {
+            CommandTarget::HostOfRun(_) | CommandTarget::Host(_) if !self.creates_session() => {
                 fields.insert("session_id".to_owned(), qd_wire::SYSTEM_SESSION.into());
                 fields.insert("runner_id".to_owned(), runner_id.into());
             }
-            To::HostOfRun(_) | To::Host(_) => {
+            CommandTarget::HostOfRun(_) | CommandTarget::Host(_) => {
                 fields.insert("runner_id".to_owned(), runner_id.into());
             }
         }
@@ -121,14 +122,14 @@ impl Command {
     /// The run it names, if it names one.
     pub fn run_id(&self) -> Option<&str> {
         match &self.to {
-            To::Run(run_id) | To::HostOfRun(run_id) => Some(run_id),
-            To::Host(_) => None,
+            CommandTarget::Run(run_id) | CommandTarget::HostOfRun(run_id) => Some(run_id),
+            CommandTarget::Host(_) => None,
         }
     }
 
     /// Why it cannot be done, for its sender.
-    pub fn refusal(&self, error: CodedError) -> Refusal {
-        Refusal {
+    pub fn refusal(&self, error: CodedError) -> RunRefusal {
+        RunRefusal {
             error: Box::new(error),
             about: Some(self.spec.name.to_owned()),
             run_id: self.run_id().map(str::to_owned),
@@ -139,8 +140,8 @@ impl Command {
 }
 
 /// Reads one message of an app.
-pub fn read(text: &str) -> Result<Request, Refusal> {
-    let bare = |error: String| Refusal {
+pub fn read(text: &str) -> Result<AppRequest, RunRefusal> {
+    let bare = |error: String| RunRefusal {
         error: Box::new(CodedError::invalid(error)),
         about: None,
         run_id: None,
@@ -156,7 +157,7 @@ pub fn read(text: &str) -> Result<Request, Refusal> {
     let Some(about) = text_of(message.get("type")) else { return Err(bare("missing type".to_owned())) };
     let data = message.remove("data").unwrap_or(Value::Null);
     let run_id = text_of(message.get("run_id")).or_else(|| text_of(data.get("run_id")));
-    let refused = |error: CodedError| Refusal {
+    let refused = |error: CodedError| RunRefusal {
         error: Box::new(error),
         about: Some(about.clone()),
         run_id: run_id.clone(),
@@ -184,27 +185,29 @@ fn unknown_type(about: &str) -> CodedError {
 }
 
 /// A body of `POST /runs/:run_id/input`.
-pub fn read_input(run_id: &str, body: &[u8]) -> Result<Command, CodedError> {
+pub fn read_input(run_id: &str, body: &[u8]) -> Result<RunCommand, CodedError> {
     let fields: JsonObject = serde_json::from_slice(body).map_err(|error| {
         CodedError::invalid(format!("the body must be a JSON object with input_id and text: {error}"))
     })?;
     let spec = spec("run.send_input").ok_or_else(|| unknown_type("run.send_input"))?;
     match act(spec, Some(run_id.to_owned()), Fields(fields))? {
-        Request::Command(command) => Ok(*command),
-        Request::Subscribe(_) | Request::Unsubscribe(_) | Request::Ignored => Err(unknown_type(spec.name)),
+        AppRequest::Command(command) => Ok(*command),
+        AppRequest::Subscribe(_) | AppRequest::Unsubscribe(_) | AppRequest::Ignored => {
+            Err(unknown_type(spec.name))
+        }
     }
 }
 
-fn act(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Request, CodedError> {
+fn act(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<AppRequest, CodedError> {
     match (spec.way, spec.name) {
-        (Way::Control, "rpc.response" | "error") | (Way::Event, _) => {
+        (MessageDirection::Control, "rpc.response" | "error") | (MessageDirection::Event, _) => {
             Err(CodedError::invalid(format!("'{}' is not for apps to send", spec.name)))
         }
-        (Way::Control, _) => Ok(Request::Ignored),
-        (Way::ServerCommand, "run.unsubscribe") => Ok(Request::Unsubscribe(run_id)),
-        (Way::ServerCommand, _) => subscribe(run_id, &fields).map(Request::Subscribe),
-        (Way::Command | Way::Rpc, _) => {
-            command(spec, run_id, fields).map(|it| Request::Command(Box::new(it)))
+        (MessageDirection::Control, _) => Ok(AppRequest::Ignored),
+        (MessageDirection::ServerCommand, "run.unsubscribe") => Ok(AppRequest::Unsubscribe(run_id)),
+        (MessageDirection::ServerCommand, _) => subscribe(run_id, &fields).map(AppRequest::Subscribe),
+        (MessageDirection::Command | MessageDirection::Rpc, _) => {
+            command(spec, run_id, fields).map(|it| AppRequest::Command(Box::new(it)))
         }
     }
 }
@@ -213,9 +216,9 @@ fn no_run_id() -> CodedError {
     CodedError::invalid("missing run_id")
 }
 
-fn subscribe(run_id: Option<String>, fields: &Fields) -> Result<Subscribe, CodedError> {
+fn subscribe(run_id: Option<String>, fields: &Fields) -> Result<RunSubscription, CodedError> {
     let SubscribeData { replace, include_output, since_seq, .. } = fields.typed()?;
-    Ok(Subscribe {
+    Ok(RunSubscription {
         run_id: named(run_id)?,
         replace: replace.unwrap_or(false),
         include_output: include_output.unwrap_or(true),
@@ -227,9 +230,13 @@ fn named(run_id: Option<String>) -> Result<String, CodedError> {
     run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(no_run_id)
 }
 
-fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> Result<Command, CodedError> {
+fn command(
+    spec: &'static TypeSpec,
+    run_id: Option<String>,
+    fields: Fields,
+) -> Result<RunCommand, CodedError> {
     let request_id = match (spec.way, spec.name) {
-        (Way::Rpc, _) | (_, "run.permission.approve" | "run.permission.deny") => {
+        (MessageDirection::Rpc, _) | (_, "run.permission.approve" | "run.permission.deny") => {
             Some(fields.needed("request_id")?)
         }
         _ => None,
@@ -237,20 +244,20 @@ fn command(spec: &'static TypeSpec, run_id: Option<String>, fields: Fields) -> R
     let is_input = command_table::class_of(spec.canonical) == CommandClass::Input;
     let input_id = if is_input { Some(fields.needed("input_id")?) } else { None };
     let to = match spec.address {
-        Address::Host => To::Host(fields.needed("host_id")?),
-        Address::Run | Address::Nobody => To::Run(named(run_id)?),
-        Address::HostOfRun => To::HostOfRun(named(run_id)?),
+        MessageAddress::Host => CommandTarget::Host(fields.needed("host_id")?),
+        MessageAddress::Run | MessageAddress::Nobody => CommandTarget::Run(named(run_id)?),
+        MessageAddress::HostOfRun => CommandTarget::HostOfRun(named(run_id)?),
     };
     let (parameters, otherwise) = commands::canonical(spec, &fields)?;
-    let command = Command { spec, to, parameters, otherwise, request_id, input_id };
-    if spec.way == Way::Rpc {
+    let command = RunCommand { spec, to, parameters, otherwise, request_id, input_id };
+    if spec.way == MessageDirection::Rpc {
         readable(&command)?;
     }
     Ok(command)
 }
 
 /// Fields that are passed on as they came may be of the wrong kind; whoever sent them hears it here.
-fn readable(command: &Command) -> Result<(), CodedError> {
+fn readable(command: &RunCommand) -> Result<(), CodedError> {
     match command_table::Command::parse(command.canonical(), &command.text("")) {
         Ok(_) => Ok(()),
         Err(CommandError::Unknown(name)) => Err(unknown_type(&name)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use qd_link::mutex::Mutex;
-use qd_wire::channel::{FilesEvent, Place};
+use qd_wire::channel::{ChannelScope, FilesEvent};
 use qd_wire::command_table::CommandName;
 use qd_wire::service::FsChanges;
 use qd_wire::{CodedError, ErrorCode, JsonObject};
@@ -87,7 +87,7 @@ impl DirectoryWatches {
 impl FilesCall<'_> {
     /// Which directory is meant.
     fn directory(&self) -> Result<WatchedDirectory, CodedError> {
-        let Place { workspace_path, session_id, runner_id } = &self.place;
+        let ChannelScope { workspace_path, session_id, runner_id } = &self.place;
         let of_session = session_id.as_deref().and_then(|session_id| self.hub.session(session_id));
         let of_session = of_session.map(|session| session.runner_id.to_string());
         let runner_id = of_session.or_else(|| runner_id.clone()).or_else(|| self.only_runner());

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::view::run::host::arrivals::Arrivals;
-use qd_core::view::run::host::book::RunBook;
+use qd_core::view::run::host::foreign_run::ForeignRun;
+use qd_core::view::run::host::reorder_buffer::ReorderBuffer;
 use qd_link::clock::now_ms;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender};
 use qd_link::mutex::Mutex;
@@ -58,9 +58,9 @@ pub(super) struct AdapterState {
 
 /// One run of the host.
 pub(super) struct HostRun {
-    pub(super) arrivals: Arrivals<HeldEvent>,
+    pub(super) arrivals: ReorderBuffer<HeldEvent>,
     /// Not read yet: of a run that ended before this connection.
-    pub(super) book: Option<RunBook>,
+    pub(super) book: Option<ForeignRun>,
     pub(super) gate: EventGate,
 }
 
@@ -81,8 +81,8 @@ pub(super) enum EventGate {
 }
 
 impl HostRun {
-    pub(super) fn new(seq: u64, book: Option<RunBook>, gate: EventGate) -> Self {
-        HostRun { arrivals: Arrivals::after(seq), book, gate }
+    pub(super) fn new(seq: u64, book: Option<ForeignRun>, gate: EventGate) -> Self {
+        HostRun { arrivals: ReorderBuffer::after(seq), book, gate }
     }
 }
 
@@ -182,9 +182,9 @@ impl HostAdapter {
         Ok(block.slice(length..))
     }
 
-    fn hello(&self, books: &HashMap<String, RunBook>) -> RunnerHello {
+    fn hello(&self, books: &HashMap<String, ForeignRun>) -> RunnerHello {
         let sessions = self.hub.sessions_of(&self.host_id).into_iter().map(|entry| {
-            let ended = RunBook::ended(entry.committed_seq());
+            let ended = ForeignRun::ended(entry.committed_seq());
             let book = books.get(&*entry.id).unwrap_or(&ended);
             HelloSession {
                 session_id: entry.id.to_string(),
@@ -211,7 +211,7 @@ impl HostAdapter {
         }
     }
 
-    fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, RunBook>) {
+    fn open(&self, welcome: &RunnerWelcome, mut books: HashMap<String, ForeignRun>) {
         let mut state = self.state.lock();
         for session in &welcome.sessions {
             let run_id = &session.session_id;

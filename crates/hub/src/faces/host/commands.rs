@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::projection::Question;
-use qd_core::view::run::host::book::RunBook;
-use qd_core::view::run::host::request::{Asked, Plan, Then, plan};
+use qd_core::projection::PendingQuestion;
+use qd_core::view::run::host::foreign_run::ForeignRun;
+use qd_core::view::run::host::request::{HostCommand, HostPlan, SentNote, plan};
 use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
 use qd_wire::command_table::{CommandClass, CommandHead, class_of, spec};
@@ -106,7 +106,7 @@ impl HostAdapter {
         let state = self.state.lock();
         let Some(book) = state.runs.get(run_id).and_then(|run| run.book.as_ref()) else { return };
         if let Some(entry) = self.hub.session(run_id).filter(|_| book.seq <= seq) {
-            entry.projection().set_questions(book.questions().iter().map(Question::from).collect());
+            entry.projection().set_questions(book.questions().iter().map(PendingQuestion::from).collect());
         }
     }
 
@@ -176,12 +176,12 @@ impl HostAdapter {
         let planned = {
             let state = self.state.lock();
             let run = run_id.as_ref().and_then(|run_id| state.runs.get(run_id));
-            let ended = RunBook::ended(0);
+            let ended = ForeignRun::ended(0);
             let book = match run {
                 Some(run) => run.book.as_ref().or(Some(&ended)),
                 None => None,
             };
-            plan(&Asked {
+            plan(&HostCommand {
                 host_id: &self.host_id,
                 run_id: run_id.as_deref(),
                 cmd: &asker.cmd,
@@ -196,8 +196,8 @@ impl HostAdapter {
         };
         let run_id = run_id.unwrap_or_default();
         match planned {
-            Plan::Answer(data) => Ok(self.response(&asker, Ok(data))),
-            Plan::Tell { kind, data, answer, then } => {
+            HostPlan::Answer(data) => Ok(self.response(&asker, Ok(data))),
+            HostPlan::Tell { kind, data, answer, then } => {
                 self.out.send(kind, Some(&run_id), data).map_err(|error| (asker.clone(), error))?;
                 let mut block = self.response(&asker, Ok(answer));
                 if let Some(decided) = self.then(&run_id, then, text) {
@@ -207,31 +207,31 @@ impl HostAdapter {
                 }
                 Ok(block)
             }
-            Plan::Input { input_id, data } => self.input(asker, &run_id, input_id, data),
-            Plan::Call { kind, request_id, data } => {
+            HostPlan::Input { input_id, data } => self.input(asker, &run_id, input_id, data),
+            HostPlan::Call { kind, request_id, data } => {
                 if class_of(&asker.cmd) == CommandClass::Create {
                     self.note_start(text, &request_id);
                 }
                 self.call(asker, kind, request_id, data)
             }
-            Plan::Attach { after } => Ok(self.attach(asker, &run_id, after)),
-            Plan::State => Ok(self.state_of(asker, &run_id)),
-            Plan::Sessions => Ok(self.sessions(&asker)),
-            Plan::Delete => Ok(self.delete(asker, &run_id)),
+            HostPlan::Attach { after } => Ok(self.attach(asker, &run_id, after)),
+            HostPlan::State => Ok(self.state_of(asker, &run_id)),
+            HostPlan::Sessions => Ok(self.sessions(&asker)),
+            HostPlan::Delete => Ok(self.delete(asker, &run_id)),
         }
     }
 
     /// What follows from a message that has no answer; gives the event of a decision.
-    fn then(&self, run_id: &str, then: Then, text: &str) -> Option<Vec<u8>> {
+    fn then(&self, run_id: &str, then: SentNote, text: &str) -> Option<Vec<u8>> {
         let mut state = self.state.lock();
         let book = state.runs.get_mut(run_id)?.book.as_mut()?;
         match then {
-            Then::Nothing => None,
-            Then::Resized { cols, rows } => {
+            SentNote::Nothing => None,
+            SentNote::Resized { cols, rows } => {
                 book.resize(cols, rows);
                 None
             }
-            Then::Decided { request_id, decision, actor } => {
+            SentNote::Decided { request_id, decision, actor } => {
                 let asked_seq = book.asked_seq(&request_id);
                 book.settle(&request_id);
                 let user_id =
@@ -375,7 +375,7 @@ impl HostAdapter {
 
     /// Reads the book of a run that ended before this connection; gives its size.
     async fn load(&self, run_id: &str) -> Result<(u16, u16), CodedError> {
-        let mut book = RunBook::default();
+        let mut book = ForeignRun::default();
         let committed = self.hub.session(run_id).map_or(0, |entry| entry.committed_seq());
         let read = self.read_on(run_id, &mut book).await;
         read.map_err(|error| reads::unreadable(&error))?;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use qd_core::ids::check_session_id;
-use qd_core::view::run::host::arrivals::{Arrived, NotTaken};
+use qd_core::view::run::host::reorder_buffer::{OrderedEvent, RefusedEvent};
 use qd_core::view::run::host::{answer, event, time};
 use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
@@ -10,7 +10,7 @@ use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
-use qd_wire::run_protocol::{Envelope, ResponseData, Way, spec};
+use qd_wire::run_protocol::{Envelope, MessageDirection, ResponseData, spec};
 use qd_wire::{CodedError, ErrorCode, InputRequest};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
@@ -117,12 +117,12 @@ impl HostAdapter {
             self.out.error(Some(&kind), run_id, &CodedError::invalid(error));
             Vec::new()
         };
-        if spec(&kind).is_some_and(|row| row.way != Way::Event) {
+        if spec(&kind).is_some_and(|row| row.way != MessageDirection::Event) {
             return refuse(run_id.as_deref(), "a host does not send this");
         }
         let Some(run_id) = run_id else { return refuse(None, "'run_id' is missing") };
         if let Err(error) = check_session_id(&run_id) {
-            return refuse(None, error);
+            return refuse(None, &error.to_string());
         }
         let Some(seq) = seq.filter(|seq| *seq > 0) else {
             return refuse(Some(&run_id), "'seq' is missing; a run's events are numbered from 1");
@@ -151,8 +151,8 @@ impl HostAdapter {
                     self.out.error(Some(&kind), Some(&run_id), &CodedError::invalid(problem));
                 }
             }
-            Err(NotTaken::Repeated) => self.out.acks(|acks, now| acks.repeated(now, &run_id, seq)),
-            Err(NotTaken::TooFar { expected }) => {
+            Err(RefusedEvent::Repeated) => self.out.acks(|acks, now| acks.repeated(now, &run_id, seq)),
+            Err(RefusedEvent::TooFar { expected }) => {
                 tracing::warn!(host = %self.host_id, run_id, seq, expected, "a run's numbers jump too far");
                 let error = CodedError::invalid(format!("seq {seq} is too far ahead of {expected}"));
                 self.out.error(Some(&kind), Some(&run_id), &error);
@@ -202,13 +202,18 @@ impl HostAdapter {
     }
 
     /// The lines of events that leave in their order, and of what they answer.
-    fn pass_on(&self, state: &mut AdapterState, run_id: &str, arrived: Vec<Arrived<HeldEvent>>) -> Vec<u8> {
+    fn pass_on(
+        &self,
+        state: &mut AdapterState,
+        run_id: &str,
+        arrived: Vec<OrderedEvent<HeldEvent>>,
+    ) -> Vec<u8> {
         let mut block = Vec::new();
         let Some(run) = state.runs.get_mut(run_id) else { return block };
         for arrived in arrived {
             let (seq, mut held) = match arrived {
-                Arrived::Event(seq, held) => (seq, held),
-                Arrived::Lost(seq) => {
+                OrderedEvent::Event(seq, held) => (seq, held),
+                OrderedEvent::Lost(seq) => {
                     tracing::warn!(host = %self.host_id, run_id, seq, "a host never sent an event");
                     (seq, HeldEvent { ts: now_ms(), event: event::lost(seq) })
                 }
@@ -338,7 +343,7 @@ impl HostAdapter {
             let error = "The host started a run and gave it no name that can be used";
             return self.response(asker, Err(&ErrorCode::Failed.with(error)));
         };
-        let new = qd_core::view::run::host::book::RunBook::default();
+        let new = qd_core::view::run::host::foreign_run::ForeignRun::default();
         let book = state.runs.get(&run_id).and_then(|run| run.book.as_ref()).unwrap_or(&new);
         let mut data = serde_json::to_value(book.attach(&run_id, &self.host_id, None)).unwrap_or_default();
         // As the answer of a runner names what it made.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::terminal::Screen;
-use qd_core::view::run::host::book::{BOOK_EVENTS, RunBook};
+use qd_core::view::run::host::foreign_run::{FOREIGN_RUN_EVENTS, ForeignRun};
 use qd_store::StoreError;
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::run::TerminalSnapshot;
@@ -23,13 +23,13 @@ const OUTPUT: &[&str] = &["run.output"];
 
 impl HostAdapter {
     /// The books of all runs that go on, as far as their records are committed.
-    pub(super) async fn books(&self) -> Result<HashMap<String, RunBook>, StoreError> {
+    pub(super) async fn books(&self) -> Result<HashMap<String, ForeignRun>, StoreError> {
         let mut books = HashMap::new();
         for entry in self.hub.sessions_of(&self.host_id) {
             if self.has_ended(&entry.id) {
                 continue;
             }
-            let mut book = RunBook::default();
+            let mut book = ForeignRun::default();
             let committed = entry.committed_seq();
             self.read_on(&entry.id, &mut book).await?;
             book.seq = book.seq.max(committed);
@@ -39,10 +39,13 @@ impl HostAdapter {
     }
 
     /// Reads what has been committed since the book was written.
-    pub(super) async fn read_on(&self, run_id: &str, book: &mut RunBook) -> Result<(), StoreError> {
+    pub(super) async fn read_on(&self, run_id: &str, book: &mut ForeignRun) -> Result<(), StoreError> {
         loop {
-            let page =
-                self.hub.store.records_of(run_id, BOOK_EVENTS, book.seq, PAGE_ROWS, PAGE_BYTES).await?;
+            let page = self
+                .hub
+                .store
+                .records_of(run_id, FOREIGN_RUN_EVENTS, book.seq, PAGE_ROWS, PAGE_BYTES)
+                .await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             let last = *last;
             for (seq, body) in &page {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use qd_core::view::run::host::acks::Acks;
+use qd_core::view::run::host::acks::HostAcks;
 use qd_core::view::run::timestamp;
 use qd_link::clock::now_ms;
 use qd_link::memory::LinkSender;
@@ -33,7 +33,7 @@ pub(super) struct HostSendQueue {
 struct HostSendQueueState {
     messages: VecDeque<Bytes>,
     bytes: usize,
-    acks: Acks,
+    acks: HostAcks,
 }
 
 impl HostSendQueue {
@@ -87,7 +87,7 @@ impl HostSendQueue {
     }
 
     /// Changes what the host is to be told of its runs.
-    pub(super) fn acks(&self, change: impl FnOnce(&mut Acks, i64)) {
+    pub(super) fn acks(&self, change: impl FnOnce(&mut HostAcks, i64)) {
         change(&mut self.state.lock().acks, now_ms());
         self.filled.notify_one();
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use http::Uri;
-use qd_link::net::{BoxedIo, Dial, TcpDial};
+use qd_link::net::{BoxedStream, Dial, TcpDial};
 use qd_link::tls::{self, Trust};
 use qd_link::url::ServerUrl;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -106,7 +106,7 @@ impl PushEndpoint {
         timeout(POST_TIMEOUT, exchange).await.unwrap_or(Err(PostError::TimedOut))
     }
 
-    async fn stream(&self) -> Result<BoxedIo, PostError> {
+    async fn stream(&self) -> Result<BoxedStream, PostError> {
         let stream = TcpDial.dial(&self.url.address()).await;
         let stream = stream.map_err(PostError::Unreachable)?;
         if !self.url.is_tls() {
@@ -163,7 +163,7 @@ pub(super) struct PushServiceAnswer {
     pub(super) retry_after: Option<Duration>,
 }
 
-async fn read_answer(stream: &mut BoxedIo) -> Result<PushServiceAnswer, PostError> {
+async fn read_answer(stream: &mut BoxedStream) -> Result<PushServiceAnswer, PostError> {
     let mut head = Vec::new();
     loop {
         if let Some(answer) = parse_answer(&head)? {

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use qd_core::projection::{Description, Moment, Question, read};
+use qd_core::projection::{EventMoment, PendingQuestion, SessionDescription, read};
 use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 
@@ -34,7 +34,7 @@ impl World {
     fn observe(&self, events: &[(Option<u64>, &str, serde_json::Value)]) {
         let notes = events.iter().flat_map(|(seq, event, body)| {
             let is_past = seq.is_some_and(|seq| self.entry.is_described(seq));
-            let moment = Moment { seq: *seq, is_past, ..Moment::default() };
+            let moment = EventMoment { seq: *seq, is_past, ..EventMoment::default() };
             read(event, *seq, &body.to_string())
                 .into_iter()
                 .map(move |change| SessionNote::new(moment, change))
@@ -46,9 +46,9 @@ impl World {
     }
 
     fn described(&self, status: SessionStatus, pending: &[InputRequest]) {
-        let questions = pending.iter().map(Question::from).collect();
+        let questions = pending.iter().map(PendingQuestion::from).collect();
         let seq = self.entry.last_seq.load(Ordering::Relaxed);
-        describe(&self.hub, &self.entry, Description { status, phase: None, questions, seq });
+        describe(&self.hub, &self.entry, SessionDescription { status, phase: None, questions, seq });
         self.hub.faces.described(&self.hub, &self.entry, status, pending);
     }
 

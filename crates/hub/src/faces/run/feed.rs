@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use qd_core::view::run::event::Class;
+use qd_core::view::run::event::EventClass;
 use qd_link::mutex::Mutex;
 
 use crate::connection::{ClientSendQueue, Mailbox};
@@ -28,7 +28,7 @@ pub(super) struct RecordEvents {
     pub(super) after: u64,
     /// 0 for what is no record: it comes when it comes, and who missed it does not find it in the log.
     pub(super) seq: u64,
-    pub(super) class: Class,
+    pub(super) class: EventClass,
     pub(super) frames: Bytes,
 }
 
@@ -111,12 +111,12 @@ pub(super) struct FeedSubscription {
 }
 
 impl RunFilter {
-    pub(super) fn wants(&self, session_id: &str, class: Class) -> bool {
+    pub(super) fn wants(&self, session_id: &str, class: EventClass) -> bool {
         let Some(runs) = &self.0 else { return true };
         match class {
-            Class::Other => true,
-            Class::Tool => runs.contains_key(session_id),
-            Class::Output => runs.get(session_id).is_some_and(|include_output| *include_output),
+            EventClass::Other => true,
+            EventClass::Tool => runs.contains_key(session_id),
+            EventClass::Output => runs.get(session_id).is_some_and(|include_output| *include_output),
         }
     }
 

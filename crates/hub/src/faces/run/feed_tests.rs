@@ -33,7 +33,7 @@ struct LoggedRun {
     /// Its place among the runs, which is told in its frames.
     place: u64,
     entry: Arc<SessionEntry>,
-    log: Vec<Option<Class>>,
+    log: Vec<Option<EventClass>>,
     /// The last record that was published, shown or not.
     published: u64,
 }
@@ -44,7 +44,7 @@ impl LoggedRun {
     }
 
     /// Stores one more record, and publishes it to the feed at once or with the next one.
-    fn append(&mut self, feed: &EventFeed, class: Option<Class>, is_late: bool) {
+    fn append(&mut self, feed: &EventFeed, class: Option<EventClass>, is_late: bool) {
         self.log.push(class);
         self.entry.begin_commit();
         self.entry.ring.publish(Bytes::new(), Some(self.log.len() as u64));
@@ -145,16 +145,16 @@ impl TestApp {
 
 #[derive(Debug, Clone)]
 enum FeedStep {
-    Append { run: usize, class: Option<Class>, is_late: bool },
+    Append { run: usize, class: Option<EventClass>, is_late: bool },
     Take { app: usize, count: usize },
     Read { app: usize, rows: usize, is_done: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<FeedStep>> {
     let class = prop_oneof![
-        4 => Just(Some(Class::Output)),
-        1 => Just(Some(Class::Tool)),
-        2 => Just(Some(Class::Other)),
+        4 => Just(Some(EventClass::Output)),
+        1 => Just(Some(EventClass::Tool)),
+        2 => Just(Some(EventClass::Other)),
         2 => Just(None),
     ];
     let step = prop_oneof![
@@ -217,13 +217,13 @@ fn a_replay_gives_what_was_before_and_goes_on_with_what_comes() {
     let feed = Arc::new(EventFeed::new(100 * CHUNK_BYTES));
     let mut runs = vec![LoggedRun::new(&hub, "a", 0)];
     for _ in 0..10 {
-        runs[0].append(&feed, Some(Class::Output), false);
+        runs[0].append(&feed, Some(EventClass::Output), false);
     }
     let mut app = TestApp::join(&feed, &runs);
-    runs[0].append(&feed, Some(Class::Output), false);
+    runs[0].append(&feed, Some(EventClass::Output), false);
     app.follower.replay(&runs[0].entry, 4);
     // It comes while the past is read, and once more the past is asked for.
-    runs[0].append(&feed, Some(Class::Output), false);
+    runs[0].append(&feed, Some(EventClass::Output), false);
     app.read(&runs, 2, true);
     app.read(&runs, 2, false);
     app.follower.replay(&runs[0].entry, 8);
@@ -231,7 +231,7 @@ fn a_replay_gives_what_was_before_and_goes_on_with_what_comes() {
     app.finish(&runs);
     assert_eq!(app.got[0], [5, 6, 9, 10, 11, 12]);
     app.follower.replay(&runs[0].entry, 1_000);
-    runs[0].append(&feed, Some(Class::Output), false);
+    runs[0].append(&feed, Some(EventClass::Output), false);
     app.finish(&runs);
     assert_eq!(app.got[0].last(), Some(&13));
 }
@@ -244,13 +244,13 @@ fn a_run_that_was_deleted_holds_up_nobody() {
     let mut runs = vec![LoggedRun::new(&hub, "a", 0)];
     let mut app = TestApp::join(&feed, &runs);
     for _ in 0..6 {
-        runs[0].append(&feed, Some(Class::Other), false);
+        runs[0].append(&feed, Some(EventClass::Other), false);
     }
     let missing = app.follower.missing().unwrap();
     hub.forget_session(&runs[0].entry);
     assert!(app.follower.has_read(&missing, 0, true));
     let mut next = vec![LoggedRun::new(&hub, "a", 0)];
-    next[0].append(&feed, Some(Class::Other), false);
+    next[0].append(&feed, Some(EventClass::Other), false);
     app.finish(&next);
     assert_eq!(app.got[0], [1]);
 }
@@ -259,7 +259,7 @@ fn a_run_that_was_deleted_holds_up_nobody() {
 fn subscriptions_narrow_output_and_tools_and_nothing_else() {
     let (a, b) = (Arc::from("a"), "b");
     let mut filter = RunFilter::default();
-    let all = [Class::Output, Class::Tool, Class::Other];
+    let all = [EventClass::Output, EventClass::Tool, EventClass::Other];
     assert!(all.iter().all(|class| filter.wants(b, *class)));
     assert!(filter.add(&a, false, false));
     let wanted = |filter: &RunFilter, run: &str| all.map(|class| filter.wants(run, class));
@@ -279,15 +279,15 @@ fn what_has_no_number_comes_beside_the_records() {
     let mut apps = [TestApp::join(&feed, &runs), TestApp::join(&feed, &runs)];
     let live = |run: &LoggedRun| {
         let frames = Bytes::from(format!("{:>CHUNK_BYTES$}", 0));
-        RecordEvents { entry: Arc::clone(&run.entry), after: 0, seq: 0, class: Class::Other, frames }
+        RecordEvents { entry: Arc::clone(&run.entry), after: 0, seq: 0, class: EventClass::Other, frames }
     };
     feed.publish(vec![live(&runs[0])]);
-    runs[0].append(&feed, Some(Class::Other), false);
+    runs[0].append(&feed, Some(EventClass::Other), false);
     apps[0].finish(&runs);
     assert_eq!(apps[0].got[0], [0, 1]);
     // The other one has not taken it when its room is needed: that one is gone, and nothing else.
     for _ in 0..9 {
-        runs[0].append(&feed, Some(Class::Other), false);
+        runs[0].append(&feed, Some(EventClass::Other), false);
     }
     feed.publish(vec![live(&runs[0])]);
     for app in &mut apps {

@@ -3,10 +3,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use qd_core::view::run::answer as view;
-use qd_core::view::run::request::{self, Command, Refusal, Request, Subscribe, To};
+use qd_core::view::run::request::{self, AppRequest, CommandTarget, RunCommand, RunRefusal, RunSubscription};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
-use qd_wire::run_protocol::Way;
+use qd_wire::run_protocol::MessageDirection;
 use qd_wire::{CodedError, ErrorCode, JsonObject, command_table};
 use tokio::time::Duration;
 
@@ -71,20 +71,20 @@ impl AppHandler {
         Some((handler, mailbox))
     }
 
-    fn act(&mut self, context: &mut HandlerContext<'_>, text: &str) -> Result<(), Refusal> {
+    fn act(&mut self, context: &mut HandlerContext<'_>, text: &str) -> Result<(), RunRefusal> {
         match request::read(text)? {
-            Request::Ignored => {}
-            Request::Subscribe(subscribe) => self.subscribe(context.hub, &subscribe)?,
-            Request::Unsubscribe(run_id) => {
+            AppRequest::Ignored => {}
+            AppRequest::Subscribe(subscribe) => self.subscribe(context.hub, &subscribe)?,
+            AppRequest::Unsubscribe(run_id) => {
                 self.follower.change_filter(|filter| filter.remove(run_id.as_deref()));
             }
-            Request::Command(command) => self.command(context, *command)?,
+            AppRequest::Command(command) => self.command(context, *command)?,
         }
         Ok(())
     }
 
-    fn subscribe(&self, hub: &Hub, subscribe: &Subscribe) -> Result<(), Refusal> {
-        let refusal = |error: CodedError| Refusal {
+    fn subscribe(&self, hub: &Hub, subscribe: &RunSubscription) -> Result<(), RunRefusal> {
+        let refusal = |error: CodedError| RunRefusal {
             error: Box::new(error),
             about: Some("run.subscribe".to_owned()),
             run_id: Some(subscribe.run_id.clone()),
@@ -92,7 +92,7 @@ impl AppHandler {
             input_id: None,
         };
         let entry = hub.session(&subscribe.run_id).ok_or_else(|| refusal(unknown_run()))?;
-        let Subscribe { include_output, replace, since_seq, .. } = *subscribe;
+        let RunSubscription { include_output, replace, since_seq, .. } = *subscribe;
         let added = self.follower.change_filter(|filter| filter.add(&entry.id, include_output, replace));
         if added == Some(false) {
             return Err(refusal(
@@ -106,7 +106,7 @@ impl AppHandler {
         Ok(())
     }
 
-    fn command(&self, context: &HandlerContext<'_>, command: Command) -> Result<(), Refusal> {
+    fn command(&self, context: &HandlerContext<'_>, command: RunCommand) -> Result<(), RunRefusal> {
         let hub = context.hub;
         let (ready, runner_id) =
             prepare(hub, &self.calls.asker, &command).map_err(|error| command.refusal(error))?;
@@ -247,7 +247,7 @@ impl AppCalls {
 pub(super) fn prepare(
     hub: &Hub,
     asker: &CommandSender,
-    command: &Command,
+    command: &RunCommand,
 ) -> Result<(ReadyCommand<'static>, Arc<str>), CodedError> {
     let canonical = canonical(hub, command, command.parameters.clone())?;
     let ready = command::prepare(hub, asker, canonical).map_err(in_documents_words)?;
@@ -258,18 +258,20 @@ pub(super) fn prepare(
 /// The canonical command with these parameters and the address of `command`.
 fn canonical(
     hub: &Hub,
-    command: &Command,
+    command: &RunCommand,
     parameters: JsonObject,
 ) -> Result<CanonicalCommand<'static>, CodedError> {
     let spec = command_table::spec(command.canonical())
         .ok_or_else(|| ErrorCode::UnknownCommand.with("unknown type"))?;
     let canonical = CanonicalCommand::of(spec).called(command.spec.name).with_all(parameters);
     let runner_id = match &command.to {
-        To::Run(run_id) => {
+        CommandTarget::Run(run_id) => {
             return Ok(canonical.on_session(&hub.session(run_id).ok_or_else(unknown_run)?));
         }
-        To::HostOfRun(run_id) => hub.session(run_id).ok_or_else(unknown_run)?.runner_id.to_string(),
-        To::Host(host_id) => host_id.clone(),
+        CommandTarget::HostOfRun(run_id) => {
+            hub.session(run_id).ok_or_else(unknown_run)?.runner_id.to_string()
+        }
+        CommandTarget::Host(host_id) => host_id.clone(),
     };
     // A session that is to be is named by its runner.
     let canonical = if command.creates_session() { canonical } else { canonical.on_system() };
@@ -294,7 +296,7 @@ fn in_documents_words(error: CodedError) -> CodedError {
 fn send(
     hub: &Arc<Hub>,
     calls: &Arc<AppCalls>,
-    command: Command,
+    command: RunCommand,
     ready: ReadyCommand<'_>,
     runner_id: Arc<str>,
 ) {
@@ -316,12 +318,12 @@ fn send(
 fn on_answer(
     hub: &Arc<Hub>,
     calls: &Arc<AppCalls>,
-    command: &Command,
+    command: &RunCommand,
     runner_id: &Arc<str>,
     answered: CommandAnswer,
 ) {
-    if command.spec.way == Way::Rpc {
-        let answer = view::Answer {
+    if command.spec.way == MessageDirection::Rpc {
+        let answer = view::RunAnswer {
             success: answered.success,
             data: answered.data.as_ref().map(|data| data.get()),
             error: if answered.link_lost { Some(HOST_LOST) } else { answered.error.as_deref() },
@@ -345,7 +347,7 @@ fn on_answer(
     });
 }
 
-fn text_of_refusal(command: &Command, error: CodedError) -> String {
+fn text_of_refusal(command: &RunCommand, error: CodedError) -> String {
     view::refused(now_ms(), &command.refusal(error))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::projection::{Moment, Projection, RunLine, read};
+use qd_core::projection::{EventMoment, Projection, RunSummary, read};
 use qd_core::record::Record;
 use qd_store::StoreError;
 use qd_wire::InputRequest;
@@ -23,7 +23,7 @@ const QUESTIONS: &[&str] =
 const QUESTION_ROWS: usize = 1000;
 
 /// A session as a run, and the questions that nobody has answered, the oldest first.
-pub(super) type RunWithQuestions = (RunLine, Vec<Arc<InputRequest>>);
+pub(super) type RunWithQuestions = (RunSummary, Vec<Arc<InputRequest>>);
 
 /// What is known of a run, from the log where it has to be.
 pub(super) async fn run_of(hub: &Hub, entry: &SessionEntry) -> Result<RunWithQuestions, StoreError> {
@@ -53,7 +53,7 @@ async fn read_past(hub: &Hub, entry: &SessionEntry) -> Result<(Projection, u64),
 fn fold(session: &mut Projection, body: &Bytes) {
     let Ok(text) = std::str::from_utf8(body) else { return };
     let Some(record) = Record::parse(text) else { return };
-    let moment = Moment { seq: Some(record.seq), ts: record.ts, now: record.ts, is_past: false };
+    let moment = EventMoment { seq: Some(record.seq), ts: record.ts, now: record.ts, is_past: false };
     for change in read(&record.event, Some(record.seq), text) {
         session.apply(&change, moment);
     }

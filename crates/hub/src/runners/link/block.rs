@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use qd_store::{AuditRow, Effect, RecordIn};
+use qd_store::{AuditRow, NewRecord, RecordEffect};
 use qd_wire::event::NATIVE;
 
 use super::answers::answer_tail;
@@ -26,7 +26,7 @@ pub(super) enum StreamStep {
     Frames {
         entry: Arc<SessionEntry>,
         frames: Bytes,
-        records: Vec<RecordIn>,
+        records: Vec<NewRecord>,
         heads: Vec<RecordHead>,
         notes: Vec<SessionNote>,
     },
@@ -63,7 +63,7 @@ struct FrameGroup {
     out: BytesMut,
     heads: Vec<RecordHead>,
     /// What each of them means for the store.
-    meanings: Vec<(Option<Effect>, Option<Box<AuditRow>>)>,
+    meanings: Vec<(Option<RecordEffect>, Option<Box<AuditRow>>)>,
     notes: Vec<SessionNote>,
     ack: Option<u64>,
     natives: NativeLines,
@@ -351,7 +351,7 @@ impl BlockSplitter<'_> {
                 continue;
             }
             let frames = out.freeze();
-            let records = heads.iter().zip(meanings).map(|(head, (effect, audit))| RecordIn {
+            let records = heads.iter().zip(meanings).map(|(head, (effect, audit))| NewRecord {
                 session_id: Arc::clone(&entry.id),
                 runner_id: Arc::clone(&entry.runner_id),
                 seq: head.seq,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use qd_store::{RecordIn, StoreError};
+use qd_store::{NewRecord, StoreError};
 use qd_wire::mux::SessionChange;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Duration, sleep};
@@ -31,7 +31,7 @@ pub(super) enum CommitStep {
     Frames {
         entry: Arc<SessionEntry>,
         frames: Bytes,
-        records: Vec<RecordIn>,
+        records: Vec<NewRecord>,
         heads: Vec<RecordHead>,
         notes: Vec<SessionNote>,
     },
@@ -197,12 +197,12 @@ impl Committer {
     /// Stores a batch, however long that takes.
     async fn store(
         &mut self,
-        records: Vec<RecordIn>,
+        records: Vec<NewRecord>,
         pieces: &mut Vec<QueuedStep<StoredStep>>,
     ) -> Result<(), CommitterStopped> {
         // Effects are made again from the bodies if a batch has to be repeated; copying them would cost every
         // batch.
-        let copies: Vec<RecordIn> = records.iter().map(shallow).collect();
+        let copies: Vec<NewRecord> = records.iter().map(shallow).collect();
         let mut wait = RETRY_FIRST;
         let mut result = append(&self.hub, records).await;
         while let Err(error) = result {
@@ -386,7 +386,7 @@ fn pass_early(hub: &Arc<Hub>, entry: &Arc<SessionEntry>, answer: RunnerAnswer) {
 /// Splits a piece into what is stored and what is announced afterwards.
 fn collect(
     commit: QueuedStep<CommitStep>,
-    batch: &mut Vec<RecordIn>,
+    batch: &mut Vec<NewRecord>,
     pieces: &mut Vec<QueuedStep<StoredStep>>,
 ) -> usize {
     let bytes = commit.it.bytes();
@@ -412,7 +412,7 @@ fn collect(
 }
 
 /// Stores records, and learns what the messages of their sessions have cost by now.
-async fn append(hub: &Hub, records: Vec<RecordIn>) -> Result<(), StoreError> {
+async fn append(hub: &Hub, records: Vec<NewRecord>) -> Result<(), StoreError> {
     for (session_id, totals) in hub.store.append(records).await?.totals {
         if let Some(entry) = hub.session(&session_id) {
             entry.set_totals(totals);
@@ -423,7 +423,7 @@ async fn append(hub: &Hub, records: Vec<RecordIn>) -> Result<(), StoreError> {
 
 /// Stores records one at a time, so that one the tables refuse spoils no other. Those already stored are
 /// passed over by the store.
-async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> {
+async fn append_each(hub: &Hub, records: &[NewRecord]) -> Result<(), StoreError> {
     for record in records {
         let mut whole = shallow(record);
         effects::restore(&mut whole);
@@ -444,8 +444,8 @@ async fn append_each(hub: &Hub, records: &[RecordIn]) -> Result<(), StoreError> 
 }
 
 /// A record without its effect and its row of the audit; the body is shared.
-fn shallow(record: &RecordIn) -> RecordIn {
-    RecordIn {
+fn shallow(record: &NewRecord) -> NewRecord {
+    NewRecord {
         session_id: Arc::clone(&record.session_id),
         runner_id: Arc::clone(&record.runner_id),
         seq: record.seq,

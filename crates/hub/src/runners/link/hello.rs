@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use qd_core::projection::{Description, Question};
+use qd_core::projection::{PendingQuestion, SessionDescription};
 use qd_link::clock::now_ms;
 use qd_store::RunnerNote;
 use qd_wire::ErrorCode;
@@ -125,9 +125,9 @@ impl LinkReader {
             };
             entry.is_orphan.store(false, Ordering::Relaxed);
             if let Some(state) = &session.state {
-                let questions = state.pending_input.iter().map(Question::from).collect();
+                let questions = state.pending_input.iter().map(PendingQuestion::from).collect();
                 let SessionState { status, phase, seq, .. } = **state;
-                effects::describe(&self.hub, &entry, Description { status, phase, questions, seq });
+                effects::describe(&self.hub, &entry, SessionDescription { status, phase, questions, seq });
                 self.hub.faces.described(&self.hub, &entry, status, &state.pending_input);
             } else if entry.status() == SessionStatus::Starting {
                 entry.set_status(SessionStatus::Dormant);
@@ -237,7 +237,7 @@ fn order_deletion(link: &RunnerLink, session_id: &str) {
 
 /// The name is free again, once the store says so too: a tombstone left behind would delete its next bearer.
 async fn forget_deleted(hub: &Hub, session_id: &str) {
-    match hub.store.unbury_session(session_id).await {
+    match hub.store.forget_deleted_session(session_id).await {
         Ok(_) => hub.forget_deleted(session_id),
         Err(error) => {
             tracing::warn!(session = session_id, %error, "a deleted session's name is not free yet")

@@ -197,7 +197,7 @@ async fn a_runner_is_told_once_of_a_deleted_session_and_only_when_its_tombstone_
     let ack = link.receiver.recv().await.unwrap();
     assert!(ack.starts_with(b"{\"type\":\"ack\""), "what came before it is read: {ack:?}");
     assert!(!hub.is_deletion_ordered("gone", &this) && hub.deleted_sessions_of("r").is_empty());
-    hub.store.bury_session("gone", "r", 1).await.unwrap();
+    hub.store.mark_session_deleted("gone", "r", 1).await.unwrap();
     hub.note_deletion_stored("gone");
     order_deletions(&hub, "r", &this);
     order_deletions(&hub, "r", &this);
@@ -208,6 +208,6 @@ async fn a_runner_is_told_once_of_a_deleted_session_and_only_when_its_tombstone_
     while hub.deleted_on("gone").is_some() {
         tokio::task::yield_now().await;
     }
-    assert!(hub.store.buried_sessions("r").await.unwrap().is_empty());
+    assert!(hub.store.deleted_sessions_of("r").await.unwrap().is_empty());
     hub.store.close().await;
 }

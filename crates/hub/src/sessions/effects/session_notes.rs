@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_core::projection::{Change, Description, Moment, News};
+use qd_core::projection::{EventMoment, ListUrgency, ProjectionChange, SessionDescription};
 use qd_core::redact::redact_question;
 use qd_link::clock::now_ms;
 use qd_wire::data::SessionStatus;
@@ -17,14 +17,14 @@ use crate::sessions::terminal_cleanup;
 #[derive(Debug, Clone)]
 pub(crate) struct SessionNote {
     /// Our own time is put in when it is applied.
-    moment: Moment,
-    pub(crate) change: Change,
+    moment: EventMoment,
+    pub(crate) change: ProjectionChange,
     /// A turn has ended with it; when it began. Known once it is applied.
     pub(crate) ended_turn: Option<i64>,
 }
 
 impl SessionNote {
-    pub(crate) fn new(moment: Moment, change: Change) -> Self {
+    pub(crate) fn new(moment: EventMoment, change: ProjectionChange) -> Self {
         Self { moment, change, ended_turn: None }
     }
 
@@ -37,7 +37,7 @@ impl SessionNote {
 /// What is to be told of a session.
 #[derive(Default)]
 struct SessionAnnouncement {
-    news: News,
+    news: ListUrgency,
     is_closed: bool,
 }
 
@@ -52,9 +52,9 @@ pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &mut [Ses
     let is_closed = told.is_closed && entry.status() == SessionStatus::Closed;
     match told.news {
         _ if is_closed => hub.announce_session(entry, SessionChange::Closed),
-        News::Now => hub.announce_session(entry, SessionChange::Updated),
-        News::Soon => hub.announce_session_soon(entry),
-        News::None => {}
+        ListUrgency::Now => hub.announce_session(entry, SessionChange::Updated),
+        ListUrgency::Soon => hub.announce_session_soon(entry),
+        ListUrgency::None => {}
     }
 }
 
@@ -66,35 +66,35 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &mut SessionNote, told: &mu
     told.news = told.news.max(applied.news);
     told.is_closed |= applied.is_new_status && entry.status() == SessionStatus::Closed;
     match change {
-        Change::Created { .. } => {
+        ProjectionChange::Created { .. } => {
             if is_new(entry, before, moment.seq) {
                 hub.faces.session_update(hub, &entry.id, SessionUpdate::Created);
             }
             hub.announce_session(entry, SessionChange::Created);
         }
-        Change::Exited { .. } => {
+        ProjectionChange::Exited { .. } => {
             if !moment.is_past {
                 terminal_cleanup::forget_later(hub, &entry.id);
             }
         }
-        Change::Answered(answered) => {
+        ProjectionChange::Answered(answered) => {
             // Where no record tells that it is over.
             if let Some(seq) = answered.asked_seq.filter(|_| moment.seq.is_none()) {
                 forget_secrets(hub, &entry.id, seq);
             }
         }
-        Change::Described(description) => note_described(hub, entry, before, description),
-        Change::Started { .. }
-        | Change::Closed
-        | Change::Working(_)
-        | Change::Idle { .. }
-        | Change::Failed { .. }
-        | Change::Asked(_)
-        | Change::Acted { .. }
-        | Change::Titled(_)
-        | Change::ModelChanged { .. }
-        | Change::BranchChanged(_)
-        | Change::Said { .. } => {}
+        ProjectionChange::Described(description) => note_described(hub, entry, before, description),
+        ProjectionChange::Started { .. }
+        | ProjectionChange::Closed
+        | ProjectionChange::Working(_)
+        | ProjectionChange::Idle { .. }
+        | ProjectionChange::Failed { .. }
+        | ProjectionChange::Asked(_)
+        | ProjectionChange::Acted { .. }
+        | ProjectionChange::Titled(_)
+        | ProjectionChange::ModelChanged { .. }
+        | ProjectionChange::BranchChanged(_)
+        | ProjectionChange::Said { .. } => {}
     }
 }
 
@@ -116,16 +116,21 @@ fn is_new(entry: &SessionEntry, before: SessionStatus, seq: Option<u64>) -> bool
 }
 
 /// The runner has said how the session stands.
-pub(crate) fn describe(hub: &Arc<Hub>, entry: &SessionEntry, description: Description) {
+pub(crate) fn describe(hub: &Arc<Hub>, entry: &SessionEntry, description: SessionDescription) {
     let before = entry.status();
-    let change = Change::Described(Box::new(description));
-    entry.projection().apply(&change, Moment { now: now_ms(), ..Moment::default() });
-    if let Change::Described(description) = change {
+    let change = ProjectionChange::Described(Box::new(description));
+    entry.projection().apply(&change, EventMoment { now: now_ms(), ..EventMoment::default() });
+    if let ProjectionChange::Described(description) = change {
         note_described(hub, entry, before, &description);
     }
 }
 
-fn note_described(hub: &Arc<Hub>, entry: &SessionEntry, before: SessionStatus, description: &Description) {
+fn note_described(
+    hub: &Arc<Hub>,
+    entry: &SessionEntry,
+    before: SessionStatus,
+    description: &SessionDescription,
+) {
     entry.note_described(description.seq);
     let is_closed = description.status == SessionStatus::Closed;
     if (before == SessionStatus::Closed) != is_closed {
@@ -151,20 +156,20 @@ mod tests {
         let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let shown = || (entry.status(), entry.summary(false).working_since.is_some());
-        let apply = |seq: u64, changes: Vec<Change>| {
-            let moment = Moment { seq: Some(seq), ..Moment::default() };
+        let apply = |seq: u64, changes: Vec<ProjectionChange>| {
+            let moment = EventMoment { seq: Some(seq), ..EventMoment::default() };
             let mut notes: Vec<SessionNote> =
                 changes.into_iter().map(|change| SessionNote::new(moment, change)).collect();
             apply_notes(&hub, &entry, &mut notes);
         };
-        let created = || Change::Created { harness: "demo".to_owned(), cwd: None };
-        let idle = || Change::Idle { reason: None };
-        apply(1, vec![created(), Change::Working(None)]);
+        let created = || ProjectionChange::Created { harness: "demo".to_owned(), cwd: None };
+        let idle = || ProjectionChange::Idle { reason: None };
+        apply(1, vec![created(), ProjectionChange::Working(None)]);
         assert_eq!(shown(), (SessionStatus::Working, true));
-        apply(2, vec![Change::Failed { error: "killed".to_owned() }, idle()]);
+        apply(2, vec![ProjectionChange::Failed { error: "killed".to_owned() }, idle()]);
         assert_eq!(shown(), (SessionStatus::Failed, false));
         assert_eq!(entry.summary(false).error.as_deref(), Some("killed"));
-        apply(9, vec![Change::Working(None), created(), idle()]);
+        apply(9, vec![ProjectionChange::Working(None), created(), idle()]);
         assert_eq!(shown(), (SessionStatus::Idle, false));
     }
 }

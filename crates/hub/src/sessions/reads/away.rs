@@ -168,7 +168,7 @@ async fn remove_rows(hub: &Hub, session: &SessionEntry) -> Result<(), CodedError
         let error = "Events of the session still wait to be stored; delete it again later";
         return Err(ErrorCode::Busy.with(error));
     }
-    let stored = hub.store.bury_session(&session.id, &session.runner_id, now_ms()).await;
+    let stored = hub.store.mark_session_deleted(&session.id, &session.runner_id, now_ms()).await;
     stored.map(drop).map_err(|error| {
         ErrorCode::StoreUnavailable.with(format!("The hub cannot change its store: {error}"))
     })

@@ -1,6 +1,6 @@
 //! `qd approve` and `qd deny`.
 
-use qd_link::client::Request;
+use qd_link::client::ClientRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::Decision;
 use qd_wire::{Command, InputRequest};
@@ -61,7 +61,7 @@ async fn send(
     done: &str,
 ) -> Result<()> {
     let sentence = format!("{done} {} of {session_id}", answer.request_id);
-    let request = Request::session(session_id, Command::InputResponse(answer));
+    let request = ClientRequest::session(session_id, Command::InputResponse(answer));
     let response = super::call(&connection.client, &request).await?;
     if !output.json {
         output.out(&questions::question_text(question, output.style))?;

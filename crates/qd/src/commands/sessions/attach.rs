@@ -1,6 +1,6 @@
 //! `qd attach`.
 
-use qd_link::client::{Attachment, Start};
+use qd_link::client::{AttachStart, Attachment};
 use qd_wire::run::is_terminal;
 
 use crate::arguments::AttachArguments;
@@ -48,10 +48,10 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: AttachA
         if after.is_none() {
             terminal::send_window_size(&connection.client, &session_id).await?;
         }
-        let attachment = connection.attach(Start::Attach { session_id, after }).await?;
+        let attachment = connection.attach(AttachStart::Attach { session_id, after }).await?;
         return show_run(output, attachment, AtInputEnd::Watch).await;
     }
-    let start = Start::Attach { session_id: session_id.clone(), after: None };
+    let start = AttachStart::Attach { session_id: session_id.clone(), after: None };
     let attachment = connection.attach(start).await?;
     let interactive = stdin_is_terminal() && !output.json;
     if interactive {

@@ -1,6 +1,6 @@
 //! The commands that say one thing to one session: `send`, `steer`, `abort`, `stop`, `restart`, `rm`.
 
-use qd_link::client::{CallError, Request};
+use qd_link::client::{CallError, ClientRequest};
 use qd_wire::Command;
 use qd_wire::command::{NoParams, PromptParams, SteerParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
@@ -37,7 +37,7 @@ pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -
     let connection = connection::connect(settings, output).await?;
     let session_id = connection.resolve_session(Some(session)).await?;
     let before = connection.session_state(&session_id).await?;
-    let request = Request::session(&session_id, Command::Abort(NoParams {}));
+    let request = ClientRequest::session(&session_id, Command::Abort(NoParams {}));
     let response = connection.client.call(&request).await?;
     let mut sentence = match is_busy(before.status) {
         true => format!("aborted {session_id}"),
@@ -67,7 +67,7 @@ pub(crate) async fn stop(settings: &Settings, output: &Output, session: &str) ->
     let connection = connection::connect(settings, output).await?;
     let session_id = connection.resolve_session(Some(session)).await?;
     let before = connection.session_state(&session_id).await?;
-    let request = Request::session(&session_id, Command::SessionClose(NoParams {}));
+    let request = ClientRequest::session(&session_id, Command::SessionClose(NoParams {}));
     let response = connection.client.call(&request).await?;
     if before.status == SessionStatus::Closed {
         return output.report(&response, &format!("{session_id} is already closed"));
@@ -92,7 +92,7 @@ async fn call_session(
 ) -> Result<()> {
     let connection = connection::connect(settings, output).await?;
     let session_id = connection.resolve_session(Some(session)).await?;
-    let response = super::call(&connection.client, &Request::session(&session_id, command)).await?;
+    let response = super::call(&connection.client, &ClientRequest::session(&session_id, command)).await?;
     output.report(&response, &format!("{done} {session_id}"))
 }
 

@@ -1,6 +1,6 @@
 //! `qd logs`.
 
-use qd_link::client::{Attachment, Frame, MuxClient, Request, Start, Update};
+use qd_link::client::{AttachStart, Attachment, AttachmentUpdate, ClientRequest, Frame, MuxClient};
 use qd_wire::command::GetMessagesParams;
 use qd_wire::data::MessagesData;
 use qd_wire::message::Message;
@@ -25,7 +25,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArg
     let connection = connection::connect(settings, output).await?;
     let session_id = connection.resolve_session(arguments.session.as_deref()).await?;
     if is_terminal(&connection.session_state(&session_id).await?.harness) {
-        let attachment = connection.attach(Start::Attach { session_id, after: Some(0) }).await?;
+        let attachment = connection.attach(AttachStart::Attach { session_id, after: Some(0) }).await?;
         return terminal::print_run(output, attachment, arguments.follow).await;
     }
     let mut view = LogView { output, renderer: output.renderer(), shown_questions: Vec::new() };
@@ -44,7 +44,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArg
         }
         return Ok(());
     }
-    let attachment = connection.attach(Start::Attach { session_id, after: None }).await?;
+    let attachment = connection.attach(AttachStart::Attach { session_id, after: None }).await?;
     view.follow(attachment, arguments.last).await
 }
 
@@ -60,7 +60,7 @@ async fn history(
     while missing > 0 && before != Some(0) {
         let params = GetMessagesParams { before, limit: Some(PAGE_MESSAGES.min(missing)) };
         let page: MessagesData =
-            client.query(&Request::session(session_id, Command::GetMessages(params))).await?;
+            client.query(&ClientRequest::session(session_id, Command::GetMessages(params))).await?;
         missing = missing.saturating_sub(page.messages.len() as u64);
         let finished = page.messages.is_empty() || page.before.is_none();
         before = page.before;
@@ -89,7 +89,7 @@ impl LogView<'_> {
                 _ = interrupts.recv() => return Ok(()),
             };
             match update {
-                Update::Attached(attach) => {
+                AttachmentUpdate::Attached(attach) => {
                     let newest = attach.messages.unwrap_or_default();
                     if !attached_before {
                         self.older(&attachment, &newest, last).await?;
@@ -103,9 +103,9 @@ impl LogView<'_> {
                     }
                     self.questions(&attach.pending_input, attachment.session_id())?;
                 }
-                Update::Event { event, frame } => self.event(&event, frame.as_ref())?,
-                Update::System(_) => {}
-                Update::Disconnected { reason, .. } => {
+                AttachmentUpdate::Event { event, frame } => self.event(&event, frame.as_ref())?,
+                AttachmentUpdate::System(_) => {}
+                AttachmentUpdate::Disconnected { reason, .. } => {
                     self.renderer.end_line();
                     self.output.rendered(&mut self.renderer)?;
                     // One line for each outage; the tries in between are no news.

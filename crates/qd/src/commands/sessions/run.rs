@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_link::client::{Attachment, CallError, Request, Start};
+use qd_link::client::{AttachStart, Attachment, CallError, ClientRequest};
 use qd_wire::Command;
 use qd_wire::command::{PromptParams, SessionConfig, SessionCreateParams};
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionCreatedData};
@@ -111,7 +111,9 @@ async fn create(
     // What a program writes is wanted from its first byte on, and not as a screen.
     let (is_program, after) = (config.run.is_some(), config.run.is_some().then_some(0));
     let start = match (placement.runner_id, arguments.wait) {
-        (None, None) if !is_program => Start::Create { session_id: None, config, idempotency_key: Some(key) },
+        (None, None) if !is_program => {
+            AttachStart::Create { session_id: None, config, idempotency_key: Some(key) }
+        }
         (runner_id, wait) => {
             let create = Command::SessionCreate(SessionCreateParams { config, check_only: None });
             let mut frame = super::waiting_frame(None, create, wait);
@@ -120,7 +122,7 @@ async fn create(
             let response = super::call_frame(&connection.client, &frame).await?;
             let created: SessionCreatedData =
                 serde_json::from_value(response.data.unwrap_or_default()).map_err(CallError::Decode)?;
-            Start::Attach { session_id: created.session_id, after }
+            AttachStart::Attach { session_id: created.session_id, after }
         }
     };
     connection.attach(start).await
@@ -171,7 +173,7 @@ fn placement(runners: &[RunnerInfo], arguments: &RunArguments, hostname: &str) -
 async fn detach(output: &Output, attachment: &Attachment, session_id: &str, prompt: String) -> Result<()> {
     let params = PromptParams { message: prompt, images: None, streaming_behavior: None, client_id: None };
     let client = attachment.client().ok_or_else(|| CliError::unreachable("the connection was lost"))?;
-    super::call(client, &Request::session(session_id, Command::Prompt(params))).await?;
+    super::call(client, &ClientRequest::session(session_id, Command::Prompt(params))).await?;
     report_id(output, session_id)
 }
 

@@ -1,6 +1,6 @@
 //! `qd search`.
 
-use qd_link::client::Request;
+use qd_link::client::ClientRequest;
 use qd_wire::Command;
 use qd_wire::command::SearchParams;
 use qd_wire::data::{SearchData, SearchHit};
@@ -23,7 +23,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: SearchA
     let connection = connection::connect_hub(settings).await?;
     let params =
         SearchParams { query, role: arguments.role, limit: Some(arguments.limit), ..SearchParams::default() };
-    let data: SearchData = connection.client.query(&Request::system(Command::Search(params))).await?;
+    let data: SearchData = connection.client.query(&ClientRequest::system(Command::Search(params))).await?;
     let now_ms = clock::now_ms();
     output.list(&data.hits, "nothing found\n", |hits| {
         hits.iter().map(|hit| line(hit, now_ms, output.style)).collect()

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use qd_core::agent::{AgentRequest, Answer};
+use qd_core::agent::{AgentRequest, QuestionAnswer};
 use qd_core::harness::AgentRefusal;
-use qd_core::harness::pi::{BridgeWord, PiNavigated, PiTool};
+use qd_core::harness::pi::{BridgeMessage, PiNavigated, PiTool};
 use qd_link::mutex::Mutex;
 
 /// Dialogs remembered as the extension's own; more than may be open at once.
@@ -26,27 +26,27 @@ pub(super) struct ExtensionBridge {
 
 impl ExtensionBridge {
     /// Takes a word of the extension. Returns what it must be told at once, if anything.
-    pub(super) fn handle_word(&self, word: BridgeWord) -> Option<AgentRequest> {
+    pub(super) fn handle_word(&self, word: BridgeMessage) -> Option<AgentRequest> {
         match word {
-            BridgeWord::Tools(tools) => *self.tools.lock() = Some(tools),
-            BridgeWord::Navigated { id, result } => {
+            BridgeMessage::Tools(tools) => *self.tools.lock() = Some(tools),
+            BridgeMessage::Navigated { id, result } => {
                 // Only what we asked for is kept, so that nobody can fill the list.
                 if let Some(place) = self.navigations.lock().get_mut(&id) {
                     *place = Some(result);
                 }
             }
-            BridgeWord::Moved => self.has_moved.store(true, Ordering::Relaxed),
-            BridgeWord::Asks { request_id } => {
+            BridgeMessage::Moved => self.has_moved.store(true, Ordering::Relaxed),
+            BridgeMessage::Asks { request_id } => {
                 let mut asked = self.asked.lock();
                 if asked.len() >= ASKED_MAX {
                     asked.pop_front();
                 }
                 asked.push_back(request_id);
             }
-            BridgeWord::UnreadableInterview { request_id } => {
-                return Some(AgentRequest::Answer { request_id, answer: Answer::Cancelled });
+            BridgeMessage::UnreadableInterview { request_id } => {
+                return Some(AgentRequest::Answer { request_id, answer: QuestionAnswer::Cancelled });
             }
-            BridgeWord::Unreadable { key } => tracing::debug!(key, "a word of the bridge cannot be read"),
+            BridgeMessage::Unreadable { key } => tracing::debug!(key, "a word of the bridge cannot be read"),
         }
         None
     }
@@ -59,9 +59,9 @@ impl ExtensionBridge {
         let place = asked.iter().position(|known| known == request_id);
         let is_asked = place.and_then(|place| asked.remove(place)).is_some();
         match answer {
-            Answer::TimedOut if !is_asked => {
+            QuestionAnswer::TimedOut if !is_asked => {
                 let request_id = request_id.clone();
-                Cow::Owned(AgentRequest::Answer { request_id, answer: Answer::Cancelled })
+                Cow::Owned(AgentRequest::Answer { request_id, answer: QuestionAnswer::Cancelled })
             }
             _ => Cow::Borrowed(request),
         }
@@ -114,15 +114,17 @@ mod tests {
     #[test]
     fn only_a_dialog_the_extension_waits_for_hears_that_nobody_answered() {
         let bridge = ExtensionBridge::default();
-        bridge.handle_word(BridgeWord::Tools(Vec::new()));
-        let over = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::TimedOut };
-        let cancelled = |id: &str| AgentRequest::Answer { request_id: id.into(), answer: Answer::Cancelled };
+        bridge.handle_word(BridgeMessage::Tools(Vec::new()));
+        let over =
+            |id: &str| AgentRequest::Answer { request_id: id.into(), answer: QuestionAnswer::TimedOut };
+        let cancelled =
+            |id: &str| AgentRequest::Answer { request_id: id.into(), answer: QuestionAnswer::Cancelled };
         assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "that it is loaded is not enough");
-        bridge.handle_word(BridgeWord::Asks { request_id: "a".into() });
+        bridge.handle_word(BridgeMessage::Asks { request_id: "a".into() });
         assert_eq!(*bridge.translate(&over("b")), cancelled("b"));
         assert_eq!(*bridge.translate(&over("a")), over("a"));
         assert_eq!(*bridge.translate(&over("a")), cancelled("a"), "it is answered once");
-        let form = BridgeWord::UnreadableInterview { request_id: "c".into() };
+        let form = BridgeMessage::UnreadableInterview { request_id: "c".into() };
         assert_eq!(bridge.handle_word(form), Some(cancelled("c")));
     }
 
@@ -130,7 +132,7 @@ mod tests {
     fn a_move_is_told_once() {
         let bridge = ExtensionBridge::default();
         assert!(!bridge.take_moved());
-        bridge.handle_word(BridgeWord::Moved);
+        bridge.handle_word(BridgeMessage::Moved);
         assert!(bridge.take_moved());
         assert!(!bridge.take_moved());
     }

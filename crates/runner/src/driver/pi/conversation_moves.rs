@@ -3,8 +3,8 @@
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;
 use qd_core::session::{AgentFacts, QueueFate};
-use qd_wire::Command;
 use qd_wire::command::NavigateTreeParams;
+use qd_wire::{Command, ErrorCode};
 use serde_json::{Value, json};
 
 use super::PiHandle;
@@ -116,7 +116,7 @@ pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> 
     if !handle.bridge().is_loaded() {
         let error = "The session tree cannot be navigated: Quarterdeck's extension does not run in this pi. \
                      session.restart tries it again.";
-        return Err(AgentFailure::refused(error));
+        return Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)));
     }
     let id = handle.fresh_id("n");
     let expected = handle.bridge().expect(id.clone());

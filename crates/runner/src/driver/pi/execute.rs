@@ -162,7 +162,7 @@ async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> Age
         let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
         if !known.iter().any(|known| known == level) {
             let error = format!("level: Must be one of: {}", THINKING_LEVELS.join(", "));
-            return Err(AgentFailure::refused(error));
+            return Err(AgentFailure::refused(CodedError::invalid(error)));
         }
     }
     let reply = handle.request(AgentRequest::SetThinkingLevel { level: level.to_owned() }).await?;

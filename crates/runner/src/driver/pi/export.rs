@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use qd_core::agent::AgentRequest;
-use qd_wire::CodedError;
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::json;
 
 use super::PiHandle;
@@ -35,7 +35,7 @@ pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> AgentResu
             (result, std::fs::remove_file(&page))
         }
     });
-    let (result, removed) = copy.await.map_err(|error| AgentFailure::refused(error.to_string()))?;
+    let (result, removed) = copy.await.map_err(|error| ErrorCode::Internal.with(error.to_string()))?;
     if let Err(error) = removed {
         tracing::warn!(page = %page.display(), %error, "an exported page could not be removed");
     }
@@ -105,6 +105,7 @@ fn put(cwd: &Path, target: &Path, page: &Path) -> io::Result<()> {
 }
 
 fn refusal(place: &PiConversation, path: &Path, error: &io::Error) -> AgentFailure {
+    let code = ErrorCode::of_io(error);
     let error = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "{} cannot be written ({error}); outputPath must be within the session's directory {}",
@@ -116,7 +117,7 @@ fn refusal(place: &PiConversation, path: &Path, error: &io::Error) -> AgentFailu
         }
         _ => format!("{} cannot be written: {error}", path.display()),
     };
-    AgentFailure::refused(error)
+    AgentFailure::refused(code.with(error))
 }
 
 #[cfg(test)]

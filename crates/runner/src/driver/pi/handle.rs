@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use qd_core::agent::{AgentRequest, NativeMessage};
 use qd_core::harness::pi;
-use qd_core::session::{AgentFacts, AgentUp, QueueFate};
+use qd_core::session::{AgentFacts, QueueFate, ReadyAgent};
 use qd_link::mutex::Mutex;
 use qd_wire::data::QueueState;
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -102,10 +102,10 @@ impl PiHandle {
     /// Ends a pi that has opened another file than the one that was checked.
     pub(super) fn give_up(&self, path: &Path) -> AgentFailure {
         self.stdin.close();
-        AgentFailure::refused(format!(
+        AgentFailure::refused(ErrorCode::Conflict.with(format!(
             "{} was exchanged while pi opened it, so the agent was stopped; choose the file again",
             path.display()
-        ))
+        )))
     }
 
     /// Takes the file pi is in now.
@@ -141,14 +141,14 @@ impl PiHandle {
     }
 
     /// The first answer proves that pi is up; the entries are its conversation.
-    async fn first_answer(&self) -> Result<AgentUp, CodedError> {
+    async fn first_answer(&self) -> Result<ReadyAgent, CodedError> {
         let prepared = async {
             let state = self.request(AgentRequest::GetState).await?;
             let mut conversation = self.conversation().await?;
             if self.place.is_known {
                 conversation.retain(pi::has_stable_id);
             }
-            Ok(AgentUp { facts: facts_of(&state), conversation })
+            Ok(ReadyAgent { facts: facts_of(&state), conversation })
         };
         let up = match tokio::time::timeout(READY_TIMEOUT, prepared).await {
             Ok(prepared) => prepared.map_err(|failure: AgentFailure| CodedError::from(failure))?,
@@ -172,7 +172,7 @@ impl PiHandle {
     pub async fn conversation(&self) -> AgentResult<Vec<NativeMessage>> {
         let entries = self.request(AgentRequest::GetEntries { since: None }).await?;
         let conversation = pi::conversation_from_reply(&entries)
-            .map_err(|error| AgentFailure::refused(error.to_string()))?;
+            .map_err(|error| ErrorCode::AgentFailed.with(error.to_string()))?;
         Ok(conversation.messages)
     }
 
@@ -204,7 +204,7 @@ impl AgentHandle for PiHandle {
         self.write_without_reply(&request).map_err(unwritten)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
         Box::pin(self.first_answer())
     }
 

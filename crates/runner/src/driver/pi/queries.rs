@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;
-use qd_wire::Command;
+use qd_wire::{Command, ErrorCode};
 use serde_json::{Value, json};
 
 use super::PiHandle;
@@ -60,7 +60,7 @@ fn tools(handle: &PiHandle) -> AgentResult<Value> {
     let Some(tools) = handle.bridge().tools() else {
         let error = "The tools are not known: Quarterdeck's extension does not run in this pi. \
                      session.restart tries it again.";
-        return Err(AgentFailure::refused(error));
+        return Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)));
     };
     let tools = tools.into_iter().map(|tool| json!({ "name": tool.name, "description": tool.description }));
     Ok(json!({ "tools": tools.collect::<Vec<_>>() }))
@@ -70,7 +70,7 @@ fn tools(handle: &PiHandle) -> AgentResult<Value> {
 async fn session_files(directory: &Path) -> AgentResult<Value> {
     let directory = directory.to_owned();
     let listing = tokio::task::spawn_blocking(move || files_in(&directory));
-    let mut files = listing.await.map_err(|error| AgentFailure::refused(error.to_string()))?;
+    let mut files = listing.await.map_err(|error| ErrorCode::Internal.with(error.to_string()))?;
     files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
     files.truncate(FILES_MAX);
     let files = files.into_iter().map(|(path, modified_at)| {

@@ -49,7 +49,10 @@ pub(crate) async fn in_session(
         }
     };
     let Some(cwd) = facts.cwd.clone() else {
-        return Err(ServiceError::other(format!("Session '{session_id}' works in no directory")));
+        return Err(ServiceError::coded(
+            ErrorCode::Conflict,
+            format!("Session '{session_id}' works in no directory"),
+        ));
     };
     Ok(CallDirectory { path: PathBuf::from(cwd), facts: Some(facts) })
 }
@@ -74,7 +77,7 @@ pub(crate) async fn without_session(
         Ok::<_, std::io::Error>((path, is_allowed))
     })
     .await
-    .map_err(|error| ServiceError::other(error.to_string()))?
+    .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
     .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
     let is_viewer = role == Some(Role::Viewer);
     if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
@@ -105,5 +108,5 @@ async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> ServiceResult
         states.into_values().filter_map(|state| state.cwd.clone().map(PathBuf::from)).collect();
     tokio::task::spawn_blocking(move || is_within(&path, &directories))
         .await
-        .map_err(|error| ServiceError::other(error.to_string()))
+        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))
 }

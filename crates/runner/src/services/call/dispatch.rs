@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use qd_wire::ErrorCode;
 use qd_wire::command::Command;
+use qd_wire::command_table::Service;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,7 +35,8 @@ pub(crate) struct CallOutput {
 
 impl CallOutput {
     pub(crate) fn new<T: Serialize>(data: &T, summary: Value) -> ServiceResult<CallOutput> {
-        let data = serde_json::to_string(data).map_err(|error| ServiceError::other(error.to_string()))?;
+        let data = serde_json::to_string(data)
+            .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
         Ok(CallOutput { data: data.into(), summary, error: None })
     }
 }
@@ -48,29 +51,28 @@ pub(crate) async fn work(
 ) -> ServiceResult<CallOutput> {
     let limit = call.command.spec().timeout_ms.map(Duration::from_millis);
     let working = async {
-        match &*call.command {
-            Command::HostBash(params) => {
+        let command = &*call.command;
+        match (command.spec().service, command) {
+            (_, Command::HostBash(params)) => {
                 let _permit = permit;
                 let progress = CallProgress::new(&call.shared, &call.incoming);
                 let session_id = call.session_id();
                 let shell = bash::ShellContext { config: &call.shared.config, root, session_id };
                 bash::run(shell, params, cancel, &progress).await
             }
-            Command::HostInfo(_)
-            | Command::HostDoctor(_)
-            | Command::HostCapabilities(_)
-            | Command::HostLogs(_) => {
+            (Some(Service::Host), _) => {
                 let (shared, command) = (Arc::clone(&call.shared), Arc::clone(&call.command));
                 blocking(permit, move || host::answer(&shared, &command)).await
             }
-            command if is_git(command) => {
+            (Some(Service::Git), _) => {
                 let _permit = permit;
                 let workspace_roots = &call.shared.config.services.workspace_roots;
                 let (root, own_data) = own_data(&call.shared, root).await?;
                 let directory = git::GitDirectory { root: &root, workspace_roots, own_data };
                 git::work(command, &directory, cancel).await
             }
-            _ => files(call, root, cancel, permit, approved).await,
+            (Some(Service::Files), _) => files(call, root, cancel, permit, approved).await,
+            (Some(Service::Shell) | None, _) => Err(unknown(command)),
         }
     };
     if changes_files(&call.command) {
@@ -94,16 +96,9 @@ pub(crate) async fn work(
     }
 }
 
-fn is_git(command: &Command) -> bool {
-    command.spec().name.starts_with("git.")
-}
-
 /// Whether a call works in a directory at all.
 pub(crate) fn needs_directory(command: &Command) -> bool {
-    !matches!(
-        command,
-        Command::HostInfo(_) | Command::HostDoctor(_) | Command::HostCapabilities(_) | Command::HostLogs(_)
-    )
+    command.spec().service != Some(Service::Host)
 }
 
 /// The root without links, and where the runner's own data lies; an error if the root is in it.
@@ -115,7 +110,7 @@ pub(crate) async fn own_data(shared: &Arc<RunnerContext>, root: &Path) -> Servic
         own_data.check_path(&root)?;
         Ok((root, own_data))
     });
-    looked.await.map_err(|error| ServiceError::other(error.to_string()))?
+    looked.await.map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
 }
 
 /// On a thread that may block; the place is kept until it is done, also when nobody waits for it any more.
@@ -131,7 +126,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => {
             tracing::error!(%error, "a service call failed");
-            Err(ServiceError::other("The service failed inside; the runner's log says where"))
+            Err(ServiceError::coded(
+                ErrorCode::Internal,
+                "The service failed inside; the runner's log says where",
+            ))
         }
     }
 }
@@ -229,10 +227,14 @@ fn change_files(
 }
 
 fn changed(data: qd_wire::service::FsDoneData) -> ServiceResult<CallOutput> {
-    let summary = serde_json::to_value(&data).map_err(|error| ServiceError::other(error.to_string()))?;
+    let summary = serde_json::to_value(&data)
+        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
     CallOutput::new(&data, summary)
 }
 
 fn unknown(command: &Command) -> ServiceError {
-    ServiceError::other(format!("'{}' is not a service of this runner", command.spec().name))
+    ServiceError::coded(
+        ErrorCode::Unsupported,
+        format!("'{}' is not a service of this runner", command.spec().name),
+    )
 }

@@ -16,9 +16,9 @@ pub(crate) enum ServiceError {
     ParentInPath,
     #[error("invalid path")]
     InvalidPath,
-    /// The system's own reason.
+    /// The system's own reason, with the code that says as much.
     #[error("bad path: {0}")]
-    BadPath(String),
+    BadPath(CodedError),
     #[error("path escapes run cwd")]
     Escapes,
     #[error("file is not valid utf-8")]
@@ -51,8 +51,8 @@ pub(crate) type ServiceResult<T> = Result<T, ServiceError>;
 
 impl ServiceError {
     /// Any other reason, in words that say what to do next.
-    pub(crate) fn other(reason: impl Into<String>) -> Self {
-        ServiceError::Other(ErrorCode::Failed.with(reason))
+    pub(crate) fn coded(code: ErrorCode, reason: impl Into<String>) -> Self {
+        ServiceError::Other(code.with(reason))
     }
 
     /// A parameter that cannot be used.
@@ -72,19 +72,18 @@ impl ServiceError {
             | ServiceError::NotADirectory
             | ServiceError::IsADirectory
             | ServiceError::NotAFile => ErrorCode::InvalidRequest,
-            ServiceError::BadPath(_) => ErrorCode::NotFound,
             ServiceError::OwnData => ErrorCode::PermissionDenied,
             ServiceError::Denied | ServiceError::DeniedBecause(_) => ErrorCode::Denied,
             ServiceError::Timeout => ErrorCode::TimedOut,
             ServiceError::Cancelled => ErrorCode::Cancelled,
-            ServiceError::Other(error) => error.code,
+            ServiceError::BadPath(error) | ServiceError::Other(error) => error.code,
         }
     }
 }
 
 impl From<io::Error> for ServiceError {
     fn from(error: io::Error) -> Self {
-        ServiceError::BadPath(error.to_string())
+        ServiceError::BadPath(ErrorCode::of_io(&error).with(error.to_string()))
     }
 }
 

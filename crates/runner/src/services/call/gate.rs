@@ -1,5 +1,6 @@
 //! The gate before calls that change files or run commands: who passes unasked, and the question for the others.
 
+use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::people::Role;
@@ -92,10 +93,13 @@ pub(crate) struct GateQuestion<'a> {
 /// The question before a call, with all that a person must know and all that is needed to do it later.
 pub(crate) fn question(config: &ServiceConfig, asked: &GateQuestion<'_>) -> ServiceResult<InputRequest> {
     if asked.text.len() > COMMAND_BYTES_MAX {
-        return Err(ServiceError::other(format!(
-            "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",
-            COMMAND_BYTES_MAX >> 10
-        )));
+        return Err(ServiceError::coded(
+            ErrorCode::TooLarge,
+            format!(
+                "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",
+                COMMAND_BYTES_MAX >> 10
+            ),
+        ));
     }
     let op_tool = op_tool(asked.cmd);
     let mut arguments = parameters(asked.command);
@@ -121,7 +125,8 @@ pub(crate) fn question(config: &ServiceConfig, asked: &GateQuestion<'_>) -> Serv
         principal: Some(asked.principal.to_owned()),
         actor: Some(asked.actor.to_owned()),
     };
-    let metadata = serde_json::to_value(&details).map_err(|error| ServiceError::other(error.to_string()))?;
+    let metadata = serde_json::to_value(&details)
+        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
     let timeout = config.gate_timeout.and_then(|limit| u64::try_from(limit.as_millis()).ok());
     Ok(InputRequest::Permission {
         request_id: asked.request_id.to_owned(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use qd_core::ledger::{KeyName, Outcome, Submission, Verdict, fingerprint};
+use qd_core::ledger::{CommandOutcome, IdempotencyKey, LedgerVerdict, Submission, fingerprint};
 use qd_store::RunnerBatch;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ pub(crate) enum CallAdmission {
     /// It goes on; with its identity, if it has one.
     Go(Option<Box<Submission>>),
     /// It has been done.
-    Replay(Box<Outcome>),
+    Replay(Box<CommandOutcome>),
     Refused(CodedError),
 }
 
@@ -52,7 +52,11 @@ pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &Incomi
         token: incoming.token,
         cmd: incoming.cmd.clone(),
         fingerprint: if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] },
-        key: key.map(|key| KeyName { principal: incoming.principal.clone(), scope: scope.to_owned(), key }),
+        key: key.map(|key| IdempotencyKey {
+            principal: incoming.principal.clone(),
+            scope: scope.to_owned(),
+            key,
+        }),
         id: incoming.id_name(),
         depends_on: incoming.depends_on.clone(),
     };
@@ -60,12 +64,12 @@ pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &Incomi
     let verdict = shared.submissions.submit(now_ms(), submission.clone(), || WaitOwner::Once(sender));
     let run_admitted = || CallAdmission::Go(Some(Box::new(submission.clone())));
     let release = match verdict {
-        Verdict::Run => return run_admitted(),
-        Verdict::Replay(outcome) => return CallAdmission::Replay(Box::new(outcome)),
-        Verdict::Reject(rejection) => return CallAdmission::Refused(rejection.into()),
+        LedgerVerdict::Run => return run_admitted(),
+        LedgerVerdict::Replay(outcome) => return CallAdmission::Replay(Box::new(outcome)),
+        LedgerVerdict::Reject(rejection) => return CallAdmission::Refused(rejection.into()),
         // As long as the first one takes.
-        Verdict::Join => release.await.ok(),
-        Verdict::Wait => tokio::time::timeout(DEPENDENCY_WAIT, release).await.ok().and_then(Result::ok),
+        LedgerVerdict::Join => release.await.ok(),
+        LedgerVerdict::Wait => tokio::time::timeout(DEPENDENCY_WAIT, release).await.ok().and_then(Result::ok),
     };
     let error = match release {
         Some(WaitResult::Ready) => return run_admitted(),
@@ -118,8 +122,8 @@ async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> ServiceResu
     })
 }
 
-fn outcome(cmd: &str, result: &ServiceResult<Arc<str>>) -> Outcome {
-    Outcome {
+fn outcome(cmd: &str, result: &ServiceResult<Arc<str>>) -> CommandOutcome {
+    CommandOutcome {
         cmd: cmd.to_owned(),
         result: result.clone().map(Some).map_err(CodedError::from),
         session_version: None,

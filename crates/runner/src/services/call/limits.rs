@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use qd_link::mutex::Mutex;
-use qd_wire::Command;
 use qd_wire::command_table::CommandClass;
+use qd_wire::{Command, ErrorCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Cancellation, ServiceError, ServiceResult};
@@ -26,9 +26,9 @@ pub(crate) enum CallKind {
 
 impl CallKind {
     pub(crate) fn of(command: &Command) -> CallKind {
-        match command {
-            command if command.spec().class == CommandClass::Execute => CallKind::Shell,
-            Command::FsWatch(_) => CallKind::Watch,
+        match command.spec().class {
+            CommandClass::Execute => CallKind::Shell,
+            CommandClass::Watch => CallKind::Watch,
             _ => CallKind::Quick,
         }
     }
@@ -132,7 +132,8 @@ impl WaitingCall {
         let runner_slots: usize = locked.waiting.values().sum();
         let session_slots = locked.waiting.get(scope).copied().unwrap_or_default();
         if runner_slots >= WAITING_MAX || session_slots >= WAITING_PER_SESSION_MAX {
-            return Err(ServiceError::other(
+            return Err(ServiceError::coded(
+                ErrorCode::Busy,
                 "The runner is busy: too many service calls wait for their turn. Please retry.",
             ));
         }

@@ -2,6 +2,7 @@
 //! they lead to is left alone.
 
 use qd_wire::service::{FsCreateDirectoryParams, FsDeleteParams, FsDoneData, FsMoveParams};
+use qd_wire::{CodedError, ErrorCode};
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
@@ -66,7 +67,7 @@ pub(crate) fn delete(
     let path = RelativePath::parse(&params.path)?;
     let place = root
         .parent_of_whole(&path)?
-        .ok_or_else(|| ServiceError::other("the root itself cannot be deleted"))?;
+        .ok_or_else(|| ServiceError::invalid("the root itself cannot be deleted"))?;
     cancel.check()?;
     let mut work = TreeWork::new(cancel, false);
     if params.recursive == Some(true) {
@@ -78,7 +79,8 @@ pub(crate) fn delete(
             _ => AtFlags::empty(),
         };
         rustix::fs::unlinkat(&place.dir, &place.name, flags).map_err(|error| match error {
-            Errno::NOTEMPTY | Errno::EXIST => ServiceError::other(
+            Errno::NOTEMPTY | Errno::EXIST => ServiceError::coded(
+                ErrorCode::Conflict,
                 "the directory is not empty: ask with recursive to delete all that is in it",
             ),
             error => failure(error),
@@ -98,14 +100,14 @@ struct MovePaths {
 impl MovePaths {
     fn open(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<MovePaths> {
         let (from, to) = (RelativePath::parse(&params.from)?, RelativePath::parse(&params.to)?);
-        let refused = || ServiceError::other("the root itself can be neither moved, copied nor replaced");
+        let refused = || ServiceError::invalid("the root itself can be neither moved, copied nor replaced");
         let overwrite = params.overwrite == Some(true);
         let from_place = root.parent_of_whole(&from)?.ok_or_else(refused)?;
         if from_place.stat()?.is_none() {
             return Err(failure(Errno::NOENT));
         }
         if overwrite && from != to && from.as_path().starts_with(to.as_path()) {
-            return Err(ServiceError::other("a directory cannot be replaced by something that is in it"));
+            return Err(ServiceError::invalid("a directory cannot be replaced by something that is in it"));
         }
         cancel.check()?;
         if params.create_parents == Some(true)
@@ -184,16 +186,19 @@ impl MovePaths {
         if let Err(error) = rename_new(&new.dir, &new.name, &to.dir, &to.name) {
             return Err(match rename_new(&aside.dir, &aside.name, &to.dir, &to.name) {
                 Ok(()) => failure(error),
-                Err(_) => ServiceError::other(format!(
-                    "{}; what was there is now called {}",
-                    failure(error),
-                    aside.name.to_string_lossy()
-                )),
+                Err(_) => CodedError::from(failure(error))
+                    .reworded(|error| {
+                        format!("{error}; what was there is now called {}", aside.name.to_string_lossy())
+                    })
+                    .into(),
             });
         }
         TreeWork::new(&Cancellation::default(), false).delete(&aside.dir, &aside.name).map_err(|error| {
             let name = aside.name.to_string_lossy();
-            ServiceError::other(format!("done, but what was there is left as {name}: {error}"))
+            ServiceError::coded(
+                ErrorCode::Failed,
+                format!("done, but what was there is left as {name}: {error}"),
+            )
         })
     }
 }
@@ -213,9 +218,10 @@ fn is_same(a: &Stat, b: &Stat) -> bool {
 }
 
 fn exists(path: &str) -> ServiceError {
-    ServiceError::other(format!(
-        "there is something at {path} already: choose another path, or delete it first"
-    ))
+    ServiceError::coded(
+        ErrorCode::AlreadyExists,
+        format!("there is something at {path} already: choose another path, or delete it first"),
+    )
 }
 
 fn done(params: &FsMoveParams, count: u64) -> FsDoneData {

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
-use crate::services::fs::fixture::{Fixture, at_once, words};
+use crate::services::fs::fixture::{Fixture, at_once, refused_as, words};
 
 fn never() -> Cancellation {
     Cancellation::default()
@@ -50,9 +50,9 @@ fn directories_are_made() {
         create_directory(&fixture.root, &params, &never())
     };
     assert_eq!(create("a", None).unwrap().count, 1);
-    assert!(words(create("a", None)).contains("something at a already"));
-    assert!(words(create(".", None)).contains("already"));
-    assert!(words(create("x/y", None)).starts_with("bad path: No such file"));
+    assert!(refused_as(ErrorCode::AlreadyExists, create("a", None)).contains("something at a already"));
+    assert!(refused_as(ErrorCode::AlreadyExists, create(".", None)).contains("already"));
+    assert!(refused_as(ErrorCode::NotFound, create("x/y", None)).starts_with("bad path: No such file"));
     assert_eq!(create("x/y/z", Some(true)).unwrap().count, 3);
     assert_eq!(create("x/y/z", Some(true)).unwrap().count, 0);
     fixture.put("file", "");
@@ -100,7 +100,8 @@ fn nothing_is_overwritten_unless_asked() {
     for operation in [rename, copy] {
         fixture.put("a", "new");
         fixture.put("b", "old");
-        let error = words(operation(&fixture.root, &params("a", "b"), &never()));
+        let error =
+            refused_as(ErrorCode::AlreadyExists, operation(&fixture.root, &params("a", "b"), &never()));
         assert!(error.contains("something at b already"), "{error}");
         assert_eq!((fixture.text("a"), fixture.text("b")), ("new".into(), "old".into()));
         operation(&fixture.root, &over("a", "b"), &never()).unwrap();
@@ -150,11 +151,17 @@ fn odd_ends_are_refused() {
         assert!(operation(&fixture.root, &params("a", "a/inside"), &never()).is_err());
         assert!(operation(&fixture.root, &over("a/b", "a"), &never()).is_err());
         assert!(operation(&fixture.root, &params("a/b", "a"), &never()).is_err());
-        assert!(words(operation(&fixture.root, &params(".", "x"), &never())).contains("root itself"));
-        assert!(operation(&fixture.root, &over("a", "."), &never()).is_err());
-        assert!(words(operation(&fixture.root, &params("a", "."), &never())).contains("root itself"));
         assert!(
-            words(operation(&fixture.root, &params("missing", "x"), &never()))
+            refused_as(ErrorCode::InvalidRequest, operation(&fixture.root, &params(".", "x"), &never()))
+                .contains("root itself")
+        );
+        assert!(operation(&fixture.root, &over("a", "."), &never()).is_err());
+        assert!(
+            refused_as(ErrorCode::InvalidRequest, operation(&fixture.root, &params("a", "."), &never()))
+                .contains("root itself")
+        );
+        assert!(
+            refused_as(ErrorCode::NotFound, operation(&fixture.root, &params("missing", "x"), &never()))
                 .starts_with("bad path: No such")
         );
         assert_eq!(words(operation(&fixture.root, &params("../x", "y"), &never())), "path contains ..");
@@ -228,11 +235,11 @@ fn deleting_follows_no_link_and_spares_the_root() {
         )
     };
     for path in [".", "./"] {
-        assert!(words(remove(path, Some(true))).contains("root itself"));
+        assert!(refused_as(ErrorCode::InvalidRequest, remove(path, Some(true))).contains("root itself"));
     }
-    assert!(words(remove("dir", None)).contains("recursive"));
+    assert!(refused_as(ErrorCode::Conflict, remove("dir", None)).contains("recursive"));
     assert_eq!(remove("dir/empty", None).unwrap().count, 1);
-    assert!(words(remove("missing", None)).starts_with("bad path: No such"));
+    assert!(refused_as(ErrorCode::NotFound, remove("missing", None)).starts_with("bad path: No such"));
     assert!(words(remove("missing", Some(true))).starts_with("bad path: No such"));
     assert_eq!(words(remove("out/canary", Some(true))), "path escapes run cwd");
     assert_eq!(remove("out/", Some(true)).unwrap().count, 1);
@@ -248,8 +255,13 @@ fn trees_that_are_too_deep_are_refused() {
     let fixture = Fixture::new();
     let deep = format!("top/{}", vec!["d"; 300].join("/"));
     fs::create_dir_all(fixture.at(&deep)).unwrap();
-    assert!(words(copy(&fixture.root, &params("top", "copy"), &never())).contains("levels deep"));
+    assert!(
+        refused_as(ErrorCode::LimitReached, copy(&fixture.root, &params("top", "copy"), &never()))
+            .contains("levels deep")
+    );
     assert!(!fixture.at("copy").exists());
     let all = FsDeleteParams { path: "top".into(), recursive: Some(true), ..Default::default() };
-    assert!(words(delete(&fixture.root, &all, &never())).contains("levels deep"));
+    assert!(
+        refused_as(ErrorCode::LimitReached, delete(&fixture.root, &all, &never())).contains("levels deep")
+    );
 }

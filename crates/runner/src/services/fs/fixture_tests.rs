@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use qd_wire::ErrorCode;
 use tempfile::TempDir;
 
 use crate::services::call::ServiceResult;
@@ -102,6 +103,16 @@ pub(in crate::services) fn at_once<T: Send + 'static>(work: impl FnOnce() -> T +
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
     receiver.recv_timeout(Duration::from_secs(20)).expect("it waits for somebody")
+}
+
+/// The words of an error that has this code.
+pub(in crate::services) fn refused_as<T: std::fmt::Debug>(
+    code: ErrorCode,
+    result: ServiceResult<T>,
+) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), code, "{error}");
+    error.to_string()
 }
 
 /// The words of an error.

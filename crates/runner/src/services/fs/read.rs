@@ -131,7 +131,7 @@ fn read_at(file: &File, offset: u64, length: usize, cancel: &Cancellation) -> Se
 fn text_end(bytes: &[u8], wanted: usize, offset: u64) -> ServiceResult<usize> {
     let is_inside = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     if offset > 0 && bytes.first().is_some_and(is_inside) {
-        return Err(ServiceError::other(format!(
+        return Err(ServiceError::invalid(format!(
             "offset {offset} is inside a character: use the next_offset of the page before, or encoding base64"
         )));
     }

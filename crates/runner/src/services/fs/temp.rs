@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 
 use cap_std::fs::Dir;
+use qd_wire::ErrorCode;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
@@ -86,7 +87,8 @@ pub(super) fn kept_mode(stat: &Stat) -> Mode {
 /// Hidden, and not to be guessed, so that nobody can have prepared something under it.
 pub(super) fn temp_name() -> ServiceResult<OsString> {
     let mut random = [0; 12];
-    getrandom::fill(&mut random).map_err(|error| ServiceError::other(format!("no randomness: {error}")))?;
+    getrandom::fill(&mut random)
+        .map_err(|error| ServiceError::coded(ErrorCode::Failed, format!("no randomness: {error}")))?;
     Ok(OsString::from(format!(".qd-{}.tmp", hex(&random))))
 }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 use cap_std::fs::Dir;
+use qd_wire::ErrorCode;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
@@ -53,15 +54,17 @@ impl<'a> TreeWork<'a> {
     fn step(&mut self, depth: usize) -> ServiceResult<()> {
         self.cancel.check()?;
         if depth > DEPTH_MAX {
-            return Err(ServiceError::other(format!(
-                "directories are nested more than {DEPTH_MAX} levels deep"
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::LimitReached,
+                format!("directories are nested more than {DEPTH_MAX} levels deep"),
+            ));
         }
         self.count += 1;
         if self.count > ENTRIES_MAX {
-            return Err(ServiceError::other(format!(
-                "more than {ENTRIES_MAX} entries in one call: use a shell"
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::LimitReached,
+                format!("more than {ENTRIES_MAX} entries in one call: use a shell"),
+            ));
         }
         Ok(())
     }
@@ -82,7 +85,10 @@ impl<'a> TreeWork<'a> {
             }
             _ => {
                 let name = name.to_string_lossy();
-                return Err(ServiceError::other(format!("{name} is a device, which cannot be copied")));
+                return Err(ServiceError::coded(
+                    ErrorCode::Unsupported,
+                    format!("{name} is a device, which cannot be copied"),
+                ));
             }
         }
         if self.is_move {
@@ -96,7 +102,9 @@ impl<'a> TreeWork<'a> {
         let source = open_dir_in(from, name).map_err(failure)?;
         let stat = rustix::fs::fstat(&source).map_err(failure)?;
         if self.made == Some(identity(&stat)) {
-            return Err(ServiceError::other("a directory cannot be copied into itself: choose another `to`"));
+            return Err(ServiceError::invalid(
+                "a directory cannot be copied into itself: choose another `to`",
+            ));
         }
         // Ours alone until it has what its rights are for.
         rustix::fs::mkdirat(to, new_name, Mode::RWXU).map_err(failure)?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use qd_link::mutex::Mutex;
+use qd_wire::ErrorCode;
 use qd_wire::service::{FsUploadData, FsUploadParams, FsWriteData};
 use sha2::{Digest, Sha256};
 
@@ -145,7 +146,8 @@ impl UploadTable {
             return Ok(entry.upload.clone());
         }
         if params.offset != 0 {
-            return Err(ServiceError::other(
+            return Err(ServiceError::coded(
+                ErrorCode::Conflict,
                 "nothing of this upload is here any more: begin again at offset 0",
             ));
         }
@@ -153,9 +155,10 @@ impl UploadTable {
             let oldest =
                 entries.iter().filter(|(_, entry)| entry.is_done).min_by_key(|(_, entry)| entry.touched_at);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
-                return Err(ServiceError::other(format!(
-                    "{UPLOADS_MAX} uploads are under way: wait until one has ended, or abort one"
-                )));
+                return Err(ServiceError::coded(
+                    ErrorCode::Busy,
+                    format!("{UPLOADS_MAX} uploads are under way: wait until one has ended, or abort one"),
+                ));
             };
             entries.remove(&oldest);
         }
@@ -194,7 +197,8 @@ impl UploadTable {
     ) -> ServiceResult<u64> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.upload, shared));
-        let entry = entry.ok_or_else(|| ServiceError::other("the upload was aborted: begin again"))?;
+        let entry = entry
+            .ok_or_else(|| ServiceError::coded(ErrorCode::Conflict, "the upload was aborted: begin again"))?;
         entry.is_frozen = true;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed) + 1;
         upload.frozen_for = Some(ticket);
@@ -203,7 +207,10 @@ impl UploadTable {
 }
 
 fn frozen() -> ServiceError {
-    ServiceError::other("a person is asked about this upload: wait for the answer, or cancel that call")
+    ServiceError::coded(
+        ErrorCode::Conflict,
+        "a person is asked about this upload: wait for the answer, or cancel that call",
+    )
 }
 
 /// Takes one piece. With the last one the file appears.
@@ -309,7 +316,7 @@ fn answer(params: &FsUploadParams, received: u64, written: Option<FsWriteData>) 
 }
 
 fn ended() -> ServiceError {
-    ServiceError::other("this upload has ended: use another upload_id")
+    ServiceError::coded(ErrorCode::Conflict, "this upload has ended: use another upload_id")
 }
 
 impl ReceivedPiece {
@@ -323,10 +330,10 @@ impl ReceivedPiece {
         approved: Option<&ApprovedUpload>,
     ) -> ServiceResult<PieceResult> {
         if upload.path != params.path {
-            return Err(ServiceError::other(format!(
-                "this upload is for {}: use another upload_id",
-                upload.path
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::Conflict,
+                format!("this upload is for {}: use another upload_id", upload.path),
+            ));
         }
         if upload.frozen_for.is_some() && upload.frozen_for != approved.and_then(|approved| approved.ticket) {
             return Err(frozen());
@@ -392,13 +399,17 @@ impl UploadState {
             if end <= *received {
                 return Ok(*received);
             }
-            return Err(ServiceError::other(format!(
-                "the next piece of this upload begins at offset {received}"
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::Conflict,
+                format!("the next piece of this upload begins at offset {received}"),
+            ));
         }
         if end > UPLOAD_BYTES_MAX {
             let limit = UPLOAD_BYTES_MAX >> 30;
-            return Err(ServiceError::other(format!("an upload has at most {limit} GiB: abort it")));
+            return Err(ServiceError::coded(
+                ErrorCode::TooLarge,
+                format!("an upload has at most {limit} GiB: abort it"),
+            ));
         }
         temp.file.write_all_at(piece, offset).map_err(failure)?;
         digest.update(piece);
@@ -422,7 +433,8 @@ impl UploadState {
             let mut file = temp.file.try_clone().map_err(failure)?;
             file.seek(SeekFrom::Start(0)).map_err(failure)?;
             if hash_file(file, cancel)? != approved.sha256 {
-                return Err(ServiceError::other(
+                return Err(ServiceError::coded(
+                    ErrorCode::Conflict,
                     "the content is not what was approved any more: abort the upload and send it again",
                 ));
             }

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::services::fs::fixture::{Fixture, words};
+use crate::services::fs::fixture::{Fixture, refused_as, words};
 use crate::services::fs::to_base64;
 
 const NOW: i64 = 1_700_000_000_000;
@@ -68,11 +68,16 @@ fn pieces_are_resumed_and_repeated() {
     world.send(&piece("u", 0, b"0123456789", false)).unwrap();
     assert_eq!(world.send(&piece("u", 0, b"0123456789", false)).unwrap().received, 10);
     assert_eq!(world.send(&piece("u", 3, b"345", false)).unwrap().received, 10);
-    assert!(words(world.send(&piece("u", 5, b"56789abc", false))).contains("offset 10"));
-    assert!(words(world.send(&piece("u", 99, b"x", true))).contains("offset 10"));
-    assert!(words(world.send(&piece("other", 10, b"x", false))).contains("begin again at offset 0"));
+    assert!(
+        refused_as(ErrorCode::Conflict, world.send(&piece("u", 5, b"56789abc", false))).contains("offset 10")
+    );
+    assert!(refused_as(ErrorCode::Conflict, world.send(&piece("u", 99, b"x", true))).contains("offset 10"));
+    assert!(
+        refused_as(ErrorCode::Conflict, world.send(&piece("other", 10, b"x", false)))
+            .contains("begin again at offset 0")
+    );
     let elsewhere = FsUploadParams { path: "elsewhere".into(), ..piece("u", 10, b"", true) };
-    assert!(words(world.send(&elsewhere)).contains("dir/file.bin"));
+    assert!(refused_as(ErrorCode::Conflict, world.send(&elsewhere)).contains("dir/file.bin"));
     // A last piece that failed can be sent again.
     let guarded = FsUploadParams { expected_hash: Some("00".into()), ..piece("u", 10, b"ab", true) };
     assert!(words(world.send(&guarded)).contains("there is none now"));
@@ -108,7 +113,7 @@ fn their_number_has_a_bound_that_ended_ones_do_not_count_for() {
     for id in 0..UPLOADS_MAX {
         world.send(&named(id, false)).unwrap();
     }
-    assert!(words(world.send(&named(UPLOADS_MAX, false))).contains("64 uploads"));
+    assert!(refused_as(ErrorCode::Busy, world.send(&named(UPLOADS_MAX, false))).contains("64 uploads"));
     let last = FsUploadParams { path: "f3".into(), ..piece("u3", 1, b"", true) };
     world.send(&last).unwrap();
     world.send(&named(UPLOADS_MAX, false)).unwrap();
@@ -140,7 +145,7 @@ fn hole_03_an_upload_does_not_leave_the_root() {
 fn bad_pieces_are_refused() {
     let world = UploadFixture::new();
     let without_parents = FsUploadParams { create_parents: None, ..piece("u", 0, b"x", false) };
-    assert!(words(world.send(&without_parents)).starts_with("bad path: "));
+    assert!(refused_as(ErrorCode::NotFound, world.send(&without_parents)).starts_with("bad path: "));
     assert!(
         words(world.send(&FsUploadParams { data: "%".into(), ..piece("u", 0, b"", false) }))
             .contains("base64")
@@ -179,10 +184,10 @@ fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
     assert_eq!((staged.bytes, &staged.sha256), (6003, &hex(&Sha256::digest(&whole))));
     assert_eq!(staged.preview, "é".repeat(2000));
     for refused in [piece("u", 6003, b"more", false), last.clone(), piece("u", 6003, b"", true)] {
-        assert!(words(world.send(&refused)).contains("a person is asked"));
+        assert!(refused_as(ErrorCode::Conflict, world.send(&refused)).contains("a person is asked"));
     }
     let abort = FsUploadParams { abort: Some(true), ..piece("u", 0, b"", false) };
-    assert!(words(world.send(&abort)).contains("a person is asked"));
+    assert!(refused_as(ErrorCode::Conflict, world.send(&abort)).contains("a person is asked"));
     world.uploads.expire(now_ms() + 9 * UPLOAD_IDLE_MS_MAX);
     assert_eq!(world.temps(), 1);
     // Somebody else's of the same name is another one.
@@ -195,7 +200,7 @@ fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
     let ann = UploadSender { principal: "ann", approved: Some(&approved) };
     let finish = || upload_at(&world.uploads, &world.fixture.root, &last, ann, never, now_ms());
     fs::write(world.fixture.at(&temp), whole.replace("end", "bad")).unwrap();
-    assert!(words(finish()).contains("not what was approved"));
+    assert!(refused_as(ErrorCode::Conflict, finish()).contains("not what was approved"));
     assert!(!world.fixture.at("dir").exists());
     fs::write(world.fixture.at(&temp), &whole).unwrap();
     assert_eq!(finish().unwrap().written.unwrap().hash, staged.sha256);
@@ -225,6 +230,6 @@ fn what_was_not_approved_does_not_become_a_file() {
     let ann = UploadSender { principal: "ann", approved: Some(&approved) };
     let params = piece("u", 3, b"", true);
     let refused = upload_at(&world.uploads, &world.fixture.root, &params, ann, never, NOW);
-    assert!(words(refused).contains("not what was approved"));
+    assert!(refused_as(ErrorCode::Conflict, refused).contains("not what was approved"));
     assert!(!world.fixture.at("dir").exists());
 }

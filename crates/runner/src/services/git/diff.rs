@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use qd_wire::ErrorCode;
 use qd_wire::service::{GitDiffData, GitDiffFile, GitDiffParams};
 use serde_json::json;
 
@@ -20,7 +21,7 @@ const FILES_MAX: usize = 20_000;
 pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> ServiceResult<CallOutput> {
     let staged = params.staged == Some(true);
     if staged && params.untracked == Some(true) {
-        return Err(ServiceError::other(
+        return Err(ServiceError::invalid(
             "'staged' and 'untracked' exclude each other: the index knows its files",
         ));
     }
@@ -50,11 +51,10 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> ServiceResult<Cal
     let whole: Vec<&str> = options.iter().chain(&tail).copied().collect();
     let (code, complaint) = git.stream(&whole, &environment, |piece| page.take(piece)).await?;
     if code != 0 {
-        return Err(ServiceError::other(if complaint.is_empty() {
-            "git diff failed".to_owned()
-        } else {
-            complaint
-        }));
+        return Err(ServiceError::coded(
+            ErrorCode::Failed,
+            if complaint.is_empty() { "git diff failed".to_owned() } else { complaint },
+        ));
     }
     let counts: Vec<&str> = options.iter().chain(&["--numstat", "-z"]).chain(&tail).copied().collect();
     let counted = git.output(&counts, &environment).await?.check()?;
@@ -168,9 +168,12 @@ impl TemporaryIndex {
         match copied {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                return Err(ServiceError::other(format!("the index cannot be copied: {error}")));
+                return Err(ServiceError::coded(
+                    ErrorCode::Failed,
+                    format!("the index cannot be copied: {error}"),
+                ));
             }
-            Err(error) => return Err(ServiceError::other(error.to_string())),
+            Err(error) => return Err(ServiceError::coded(ErrorCode::Internal, error.to_string())),
         }
         let paths = git.pathspecs(path);
         let mut add = vec!["-c", "advice.addEmbeddedRepo=false", "add", "--intent-to-add", "--"];
@@ -201,7 +204,7 @@ impl Drop for TemporaryIndex {
 
 fn temporary_name() -> ServiceResult<String> {
     let mut seed = [0u8; 8];
-    getrandom::fill(&mut seed).map_err(|error| ServiceError::other(error.to_string()))?;
+    getrandom::fill(&mut seed).map_err(|error| ServiceError::coded(ErrorCode::Failed, error.to_string()))?;
     Ok(format!("qd-index-{:016x}", u64::from_le_bytes(seed)))
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use qd_wire::ErrorCode;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
@@ -83,9 +84,9 @@ impl GitOutput {
 
 fn failure(complaint: &str, code: i32) -> ServiceError {
     if complaint.is_empty() {
-        return ServiceError::other(format!("git exited with code {code}"));
+        return ServiceError::coded(ErrorCode::Failed, format!("git exited with code {code}"));
     }
-    ServiceError::other(complaint.to_owned())
+    ServiceError::coded(ErrorCode::Failed, complaint.to_owned())
 }
 
 impl Git {
@@ -100,7 +101,10 @@ impl Git {
         // Without any there is an error without words; a directory that is no repository says so below.
         for name in output.stdout.split(|byte| *byte == 0) {
             let Ok(name) = std::str::from_utf8(name) else {
-                return Err(ServiceError::other("the name of a filter in git's configuration is not UTF-8"));
+                return Err(ServiceError::coded(
+                    ErrorCode::Failed,
+                    "the name of a filter in git's configuration is not UTF-8",
+                ));
             };
             let Some((driver, _)) = name.rsplit_once('.') else { continue };
             let parts = if driver.starts_with("filter.") { &FILTER[..] } else { &DIFF[..] };
@@ -142,10 +146,10 @@ impl Git {
             })
             .await?;
         if is_too_much {
-            return Err(ServiceError::other(format!(
-                "git says more than {} MiB; name a path to ask about less",
-                OUTPUT_BYTES_MAX >> 20
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::TooLarge,
+                format!("git says more than {} MiB; name a path to ask about less", OUTPUT_BYTES_MAX >> 20),
+            ));
         }
         Ok(GitOutput { stdout, code, complaint })
     }
@@ -159,7 +163,10 @@ impl Git {
     ) -> ServiceResult<(i32, String)> {
         let mut child = self.start(arguments, environment)?;
         let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(ServiceError::other("git has no output; this is a fault of the runner"));
+            return Err(ServiceError::coded(
+                ErrorCode::Internal,
+                "git has no output; this is a fault of the runner",
+            ));
         };
         let output = async {
             let mut buffer = vec![0; READ_BYTES];
@@ -191,7 +198,8 @@ impl Git {
             // The child is killed when it is dropped.
             () = self.cancel.cancelled() => return Err(ServiceError::Cancelled),
         };
-        let status = status.map_err(|error| ServiceError::other(format!("git: {error}")))?;
+        let status =
+            status.map_err(|error| ServiceError::coded(ErrorCode::Failed, format!("git: {error}")))?;
         Ok((status.code().unwrap_or(-1), complaint))
     }
 
@@ -222,11 +230,12 @@ impl Git {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound if self.root.is_dir() => {
-                ServiceError::other("missing dependency: git is not installed on this runner")
-            }
-            std::io::ErrorKind::NotFound => ServiceError::BadPath(error.to_string()),
-            _ => ServiceError::other(format!("git cannot be started: {error}")),
+            std::io::ErrorKind::NotFound if self.root.is_dir() => ServiceError::coded(
+                ErrorCode::Unsupported,
+                "missing dependency: git is not installed on this runner",
+            ),
+            std::io::ErrorKind::NotFound => ServiceError::from(error),
+            _ => ServiceError::coded(ErrorCode::Failed, format!("git cannot be started: {error}")),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qd_wire::CodedError;
+use qd_wire::ErrorCode;
 use qd_wire::command::WorktreeConfig;
 use qd_wire::data::WorktreeState;
 
@@ -56,7 +57,7 @@ impl SessionWorktree {
         let workspace_roots = &shared.config.services.workspace_roots;
         let directory = GitDirectory { root: &root, workspace_roots, own_data };
         let git = Git::open(&directory, &Cancellation::default()).await?;
-        let no_repository = || ServiceError::other(format!("'{cwd}' is not in a git repository"));
+        let no_repository = || ServiceError::invalid(format!("'{cwd}' is not in a git repository"));
         let common = one_line(&git, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
         let common = PathBuf::from(common.ok_or_else(no_repository)?);
         let prefix = one_line(&git, &["rev-parse", "--show-prefix"]).await?.unwrap_or_default();
@@ -68,7 +69,10 @@ impl SessionWorktree {
         let base = begin_of(&git, &branch, config.base.as_deref()).await?;
         if path.symlink_metadata().is_ok() {
             let path = path.display();
-            return Err(ServiceError::other(format!("'{path}' is there already; name another branch")));
+            return Err(ServiceError::coded(
+                ErrorCode::AlreadyExists,
+                format!("'{path}' is there already; name another branch"),
+            ));
         }
         let (prefix, repository) = (PathBuf::from(prefix), cwd.to_owned());
         Ok(SessionWorktree { git, path, prefix, repository, branch, base })
@@ -150,23 +154,26 @@ async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> ServiceResult<
     let known =
         git.output(&["rev-parse", "--verify", "--quiet", "--end-of-options", &reference], &[]).await?;
     if known.code != 0 {
-        let none_yet = |_| ServiceError::other("the repository has no commit yet; make one first");
+        let none_yet =
+            |_| ServiceError::coded(ErrorCode::Conflict, "the repository has no commit yet; make one first");
         return match base {
             Some(base) => commit(git, base).await.map(Some),
             None => commit(git, "HEAD").await.map(Some).map_err(none_yet),
         };
     }
     if base.is_some() {
-        return Err(ServiceError::other(format!(
-            "branch '{branch}' is there already, so it cannot begin at 'base'; name another"
-        )));
+        return Err(ServiceError::coded(
+            ErrorCode::AlreadyExists,
+            format!("branch '{branch}' is there already, so it cannot begin at 'base'; name another"),
+        ));
     }
     let worktrees = worktree::all(git).await?.worktrees;
     if let Some(other) = worktrees.iter().find(|other| other.branch.as_deref() == Some(branch)) {
         let other = &other.path;
-        return Err(ServiceError::other(format!(
-            "branch '{branch}' is checked out at '{other}'; name another"
-        )));
+        return Err(ServiceError::coded(
+            ErrorCode::Conflict,
+            format!("branch '{branch}' is checked out at '{other}'; name another"),
+        ));
     }
     Ok(None)
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use qd_wire::ErrorCode;
 use qd_wire::service::{GitWorktree, GitWorktreeAddParams, GitWorktreeRemoveParams, GitWorktreesData};
 use serde_json::json;
 
@@ -58,14 +59,14 @@ pub(super) async fn remove(
     let worktrees = all(git).await?;
     let path_text = match worktrees.worktrees.iter().find(known) {
         Some(GitWorktree { is_main: true, .. }) => {
-            return Err(ServiceError::other("The repository's own directory is not removed as a worktree"));
+            return Err(ServiceError::invalid("The repository's own directory is not removed as a worktree"));
         }
         Some(worktree) => worktree.path.clone(),
         None => {
-            return Err(ServiceError::other(format!(
-                "'{}' is not a worktree of this repository",
-                params.path
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::NotFound,
+                format!("'{}' is not a worktree of this repository", params.path),
+            ));
         }
     };
     let mut arguments = vec!["worktree", "remove"];
@@ -83,7 +84,7 @@ async fn resolve_worktree_path(directory: &GitDirectory<'_>, path: &str) -> Serv
     let (workspace_roots, own_data) = (directory.workspace_roots.to_vec(), directory.own_data.clone());
     let found =
         tokio::task::spawn_blocking(move || worktree_path(&root, &path, &workspace_roots, &own_data)).await;
-    found.map_err(|error| ServiceError::other(error.to_string()))?
+    found.map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
 }
 
 /// Where a worktree is or will be: in the root, or in one of the runner's directories; links are resolved as far as

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use qd_core::terminal::Utf8Joiner;
+use qd_wire::ErrorCode;
 use qd_wire::service::{BashData, BashOutput, HostBashParams};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -76,14 +77,22 @@ pub(crate) async fn run(
     let mut process = spawn(shell.config, shell.root, shell.session_id, &params.command)
         .start_tapped(tap)
         .await
-        .map_err(|error| ServiceError::other(format!("The command could not be started: {error}")))?;
+        .map_err(|error| {
+            ServiceError::coded(ErrorCode::Failed, format!("The command could not be started: {error}"))
+        })?;
     let Some(stdout) = process.take_stdout() else {
-        return Err(ServiceError::other("The command has no output; this is a fault of the runner"));
+        return Err(ServiceError::coded(
+            ErrorCode::Internal,
+            "The command has no output; this is a fault of the runner",
+        ));
     };
     if let Some(stdin) = &params.stdin
         && let Err(error) = process.stdin().try_send(Bytes::from(stdin.clone()))
     {
-        return Err(ServiceError::other(format!("The command's input could not be sent: {error}")));
+        return Err(ServiceError::coded(
+            ErrorCode::Failed,
+            format!("The command's input could not be sent: {error}"),
+        ));
     }
     process.stdin().close();
     let mut running =

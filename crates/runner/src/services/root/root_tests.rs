@@ -1,7 +1,9 @@
 use std::path::Path;
 
+use qd_wire::ErrorCode;
+
 use super::*;
-use crate::services::fs::fixture::{Fixture, words};
+use crate::services::fs::fixture::{Fixture, refused_as, words};
 
 fn parse_error(path: &str, expected: &str) {
     assert_eq!(words(RelativePath::parse(path)), expected, "{path:?}");
@@ -70,7 +72,10 @@ fn links_are_followed_only_if_they_stay_inside() {
     assert!(words(open("loop")).starts_with("bad path: "), "{}", words(open("loop")));
     assert_eq!(words(open("dir")), "path is a directory");
     assert_eq!(words(open("dir/file.txt/")), "path is a directory");
-    assert_eq!(words(open("missing")), "bad path: No such file or directory (os error 2)");
+    assert_eq!(
+        refused_as(ErrorCode::NotFound, open("missing")),
+        "bad path: No such file or directory (os error 2)"
+    );
     let dir = |path: &str| fixture.root.open_dir(&RelativePath::parse(path).unwrap());
     assert_eq!(words(dir("dir/file.txt")), "path is not a directory");
     assert!(dir("absolute-root").is_ok());
@@ -80,7 +85,10 @@ fn links_are_followed_only_if_they_stay_inside() {
 fn the_root_must_be_a_directory() {
     let fixture = Fixture::new();
     assert!(words(Root::open(&fixture.outside.join("secret.txt"))).starts_with("bad path: "));
-    assert!(words(Root::open(Path::new("/no/such/directory"))).starts_with("bad path: "));
+    assert!(
+        refused_as(ErrorCode::NotFound, Root::open(Path::new("/no/such/directory")))
+            .starts_with("bad path: ")
+    );
 }
 
 #[test]
@@ -96,6 +104,6 @@ fn missing_directories_are_made_beneath_the_root_only() {
     assert_eq!(create("a/b").unwrap(), 0);
     assert_eq!(words(create("out/x")), "path escapes run cwd");
     assert_eq!(words(create("dangling/x")), "path escapes run cwd");
-    assert!(words(create("file/x")).starts_with("bad path: "));
+    assert!(refused_as(ErrorCode::NotFound, create("file/x")).starts_with("bad path: "));
     assert_eq!(fixture.outside_state(), before);
 }

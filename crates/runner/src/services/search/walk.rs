@@ -158,7 +158,7 @@ impl<'a> FileWalk<'a> {
         let before = self.ignored.len();
         match self.directory(&below, path, depth, is_edge, visit) {
             Err(ServiceError::BadPath(error)) => {
-                tracing::debug!(path = %path.display(), error, "a directory could not be searched");
+                tracing::debug!(path = %path.display(), %error, "a directory could not be searched");
                 self.ignored.leave(before);
                 Ok(true)
             }

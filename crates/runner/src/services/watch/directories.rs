@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use qd_wire::ErrorCode;
 use rustix::fs::{FileType, Stat};
 
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
@@ -52,7 +53,8 @@ impl<'a> WatchedDirectories<'a> {
         let dir = self.root.open_dir(&self.path)?;
         self.tree(&dir, Path::new(""), &mut Vec::new(), cancel)?;
         if self.watched.is_empty() {
-            return Err(ServiceError::other(
+            return Err(ServiceError::coded(
+                ErrorCode::Conflict,
                 "the directory was exchanged while it was looked at: watch again",
             ));
         }
@@ -115,10 +117,10 @@ impl<'a> WatchedDirectories<'a> {
     ) -> ServiceResult<()> {
         cancel.check()?;
         if self.watched.len() >= self.max {
-            return Err(ServiceError::other(format!(
-                "more than {} directories: watch one of those below",
-                self.max
-            )));
+            return Err(ServiceError::coded(
+                ErrorCode::LimitReached,
+                format!("more than {} directories: watch one of those below", self.max),
+            ));
         }
         if !self.watch(dir, path)? {
             return Ok(());
@@ -172,10 +174,11 @@ impl<'a> WatchedDirectories<'a> {
 }
 
 pub(super) fn watch_failure(error: notify::Error) -> ServiceError {
-    ServiceError::other(match error.kind {
-        notify::ErrorKind::MaxFilesWatch => {
-            "the system watches no more directories: raise fs.inotify.max_user_watches".to_owned()
-        }
-        _ => format!("the directory cannot be watched: {error}"),
-    })
+    match error.kind {
+        notify::ErrorKind::MaxFilesWatch => ServiceError::coded(
+            ErrorCode::LimitReached,
+            "the system watches no more directories: raise fs.inotify.max_user_watches",
+        ),
+        _ => ServiceError::coded(ErrorCode::Failed, format!("the directory cannot be watched: {error}")),
+    }
 }

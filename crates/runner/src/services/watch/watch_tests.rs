@@ -3,7 +3,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 use super::*;
-use crate::services::fs::fixture::{Fixture, words};
+use crate::services::fs::fixture::{Fixture, refused_as, words};
 
 /// How long anything may take on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -149,7 +149,7 @@ fn paths_are_told_from_the_root_also_through_a_link() {
     watching.expect(&["created link/sub/f"]);
     fs::remove_dir_all(fixture.at("real/sub")).unwrap();
     let ended = watching.thread.join().unwrap();
-    assert_eq!(words(ended), "the watched directory is gone");
+    assert_eq!(refused_as(ErrorCode::NotFound, ended), "the watched directory is gone");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn the_number_of_directories_has_a_bound() {
     let mut directories = WatchedDirectories::new(&fixture.root, root.clone(), watcher, false).unwrap();
     directories.max = 5;
     assert_eq!(
-        words(directories.watch_all(&Cancellation::default())),
+        refused_as(ErrorCode::LimitReached, directories.watch_all(&Cancellation::default())),
         "more than 5 directories: watch one of those below"
     );
     let (watcher, _events) = start(Arc::default()).unwrap();

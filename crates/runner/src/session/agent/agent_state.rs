@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use qd_core::agent::AgentEvent;
-use qd_core::health::{Health, HealthConfig};
+use qd_core::health::{AgentHealth, HealthConfig};
+use qd_wire::CodedError;
 use qd_wire::data::ProcessStats;
-use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
 
 use crate::driver::Driver;
@@ -23,8 +23,7 @@ impl AgentSlot {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| (count < max).then_some(count + 1));
         match taken {
             Ok(_) => Ok(AgentSlot(Arc::clone(&shared.agents))),
-            Err(_) => Err(ErrorCode::LimitReached
-                .with(format!("Session limit reached ({max} sessions); close one or raise max_sessions"))),
+            Err(_) => Err(CodedError::session_limit(max)),
         }
     }
 }
@@ -56,7 +55,7 @@ pub(crate) struct SessionAgent {
     pub(crate) bridge: bool,
     /// What the agent did before the session was ready; told after `session.created`.
     pub(crate) early: Vec<AgentEvent>,
-    pub(crate) health: Health,
+    pub(crate) health: AgentHealth,
     /// The figures of the last look at the process: reading them costs more than answering a command.
     pub(crate) stats: Option<ProcessStats>,
     /// Since when there is nothing for the agent to do.
@@ -75,7 +74,7 @@ impl SessionAgent {
             generation: 0,
             bridge: true,
             early: Vec::new(),
-            health: Health::new(supervision),
+            health: AgentHealth::new(supervision),
             stats: None,
             idle_since: None,
             was_up_at_shutdown: false,

@@ -1,6 +1,6 @@
 //! Watching: the session's events in a further form too, while the hub wants them. And agents that nobody needs.
 
-use qd_core::session::Gone;
+use qd_core::session::AgentEnd;
 use qd_core::view::watched_form;
 
 use super::agent_state::AgentState;
@@ -46,7 +46,7 @@ impl SessionActor {
             return;
         }
         self.agent.idle_since = None;
-        self.stop_agent(Gone::Stopped).await;
+        self.stop_agent(AgentEnd::Stopped).await;
         // Stored as it stands now, so that the next start of the runner does not take it for one that was in use.
         self.publishing.stored = None;
         // There is no record of such a stop: everybody learns from this how the session stands.

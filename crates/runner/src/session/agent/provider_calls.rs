@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use qd_core::agent::AgentEvent;
 use qd_core::breaker::{BashCall, BashEnd, ProviderCall, blames_provider};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_wire::command_table::CommandClass;
 use qd_wire::message::{Role, StopReason};
 use qd_wire::{CodedError, Command};
@@ -14,7 +14,7 @@ use crate::session::actor::SessionActor;
 
 /// A command that made the agent ask its provider, until the provider's first answer.
 struct UnansweredCall {
-    token: Token,
+    token: SubmissionToken,
     call: ProviderCall,
     /// When it went out; not known of one that waits for the turn that runs.
     since: Option<i64>,
@@ -26,12 +26,16 @@ pub(crate) struct ProviderCalls {
     /// Commands whose first answer of the provider is still to come, oldest first.
     unanswered: VecDeque<UnansweredCall>,
     /// Shell commands under way.
-    bash: BTreeMap<Token, BashCall>,
+    bash: BTreeMap<SubmissionToken, BashCall>,
 }
 
 impl SessionActor {
     /// Asks the breakers before a command goes to the agent.
-    pub(crate) fn admit_provider_call(&mut self, token: Token, command: &Command) -> Result<(), CodedError> {
+    pub(crate) fn admit_provider_call(
+        &mut self,
+        token: SubmissionToken,
+        command: &Command,
+    ) -> Result<(), CodedError> {
         let now = now_ms();
         let session_id = &self.session.identity().session_id;
         match command {
@@ -115,7 +119,7 @@ impl SessionActor {
     }
 
     /// A command came to nothing, or needed no provider.
-    pub(crate) fn end_provider_call(&mut self, token: Token) {
+    pub(crate) fn end_provider_call(&mut self, token: SubmissionToken) {
         if let Some(place) = self.provider_calls.unanswered.iter().position(|call| call.token == token)
             && let Some(UnansweredCall { call, .. }) = self.provider_calls.unanswered.remove(place)
         {
@@ -125,7 +129,7 @@ impl SessionActor {
     }
 
     /// A command that asks the provider without a turn went well.
-    pub(crate) fn call_succeeded(&mut self, token: Token, command: &Command) {
+    pub(crate) fn call_succeeded(&mut self, token: SubmissionToken, command: &Command) {
         match command {
             Command::Bash(_) => self.end_bash_call(token, BashEnd::Done),
             Command::Compact(_) => {
@@ -138,7 +142,7 @@ impl SessionActor {
         }
     }
 
-    pub(crate) fn end_bash_call(&mut self, token: Token, end: BashEnd) {
+    pub(crate) fn end_bash_call(&mut self, token: SubmissionToken, end: BashEnd) {
         if let Some(call) = self.provider_calls.bash.remove(&token) {
             self.shared.breakers.lock().bash_done(now_ms(), &call, end);
         }
@@ -147,7 +151,7 @@ impl SessionActor {
     /// The agent is gone, and with it what it was asked.
     pub(crate) fn forget_provider_calls(&mut self) {
         self.end_provider_calls();
-        let tokens: Vec<Token> = self.provider_calls.bash.keys().copied().collect();
+        let tokens: Vec<SubmissionToken> = self.provider_calls.bash.keys().copied().collect();
         tokens.into_iter().for_each(|token| self.end_bash_call(token, BashEnd::Unknown));
     }
 }

@@ -1,8 +1,8 @@
 //! Watching over the agent: doing what the health machine orders.
 
 use qd_core::agent::AgentRequest;
-use qd_core::health::{Activity, Order, Sample};
-use qd_core::session::Gone;
+use qd_core::health::{HealthAction, ProcessSample, SessionActivity};
+use qd_core::session::AgentEnd;
 use qd_wire::ErrorCode;
 use qd_wire::command_table::Lane;
 use qd_wire::data::ProcessStats;
@@ -25,28 +25,28 @@ impl SessionActor {
         let has_request = self.commands.queue().running().any(|(token, _)| !is_shell(token));
         // A program in a terminal owes nobody a word.
         let is_busy = (activity.is_busy || has_request) && !self.is_run();
-        self.agent.health.activity(now, Activity { is_busy, ..activity });
+        self.agent.health.activity(now, SessionActivity { is_busy, ..activity });
         for order in self.agent.health.due(now) {
             self.carry_out_order(now, order).await;
         }
     }
 
-    async fn carry_out_order(&mut self, now: i64, order: Order) {
+    async fn carry_out_order(&mut self, now: i64, order: HealthAction) {
         match order {
-            Order::Sample => self.sample(),
-            Order::Heartbeat => {
+            HealthAction::Sample => self.sample(),
+            HealthAction::Heartbeat => {
                 if let Some(process) = self.agent.stats.clone() {
                     self.session.heartbeat(now, process, &mut self.out);
                 }
             }
-            Order::Probe => self.probe(now),
-            Order::Warn(message) => {
+            HealthAction::Probe => self.probe(now),
+            HealthAction::Warn(message) => {
                 tracing::warn!(session_id = self.session.identity().session_id, message, "supervision");
                 self.session.notify(now, NotifyLevel::Warning, message, &mut self.out);
             }
-            Order::Status(text) => self.session.health_text(now, text, &mut self.out),
-            Order::Restart(reason) => self.restart_hung(reason).await,
-            Order::Kill(reason) => {
+            HealthAction::Status(text) => self.session.health_text(now, text, &mut self.out),
+            HealthAction::Restart(reason) => self.restart_hung(reason).await,
+            HealthAction::Kill(reason) => {
                 if let Some(driver) = &mut self.agent.driver {
                     driver.kill_with_reason(reason);
                 }
@@ -70,7 +70,9 @@ impl SessionActor {
     fn sample(&mut self) {
         let Some(driver) = &self.agent.driver else { return };
         let Some(stats) = driver.stats() else { return };
-        self.agent.health.sampled(Sample { is_alive: stats.alive, is_stdout_open: driver.is_stdout_open() });
+        self.agent
+            .health
+            .sampled(ProcessSample { is_alive: stats.alive, is_stdout_open: driver.is_stdout_open() });
         let identity = self.session.identity();
         self.shared.process_table.put(&identity.session_id, &identity.harness, stats.clone());
         self.agent.stats = Some(stats);
@@ -102,7 +104,7 @@ impl SessionActor {
             // Whoever waits for an answer learns now that it will not come.
             driver.close(CloseMode::Now).await;
         }
-        self.session.gone(now_ms(), Gone::Hung { error: error.clone() }, &mut self.out);
+        self.session.gone(now_ms(), AgentEnd::Hung { error: error.clone() }, &mut self.out);
         self.refuse_waiting(&ErrorCode::AgentHung.with(error));
         self.start_agent();
     }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use qd_core::command_queue::{QueueInput, QueuedCommand};
-use qd_core::ledger::{KeyName, Outcome, Submission, Token, Verdict, fingerprint};
-use qd_core::outbox::Response;
+use qd_core::event_writer::ResponseLine;
+use qd_core::ledger::{
+    CommandOutcome, IdempotencyKey, LedgerVerdict, Submission, SubmissionToken, fingerprint,
+};
 use qd_core::session::QueueEdit;
 use qd_wire::command_table::{BARRIER, CommandClass, TAKE_BACK};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -57,7 +59,7 @@ impl AdmittedState {
         })
     }
 
-    pub(crate) fn token(&self) -> Token {
+    pub(crate) fn token(&self) -> SubmissionToken {
         self.incoming.token
     }
 
@@ -90,8 +92,8 @@ impl SessionActor {
             return self.answer_state(&incoming);
         }
         let submission = self.submission(&incoming);
-        if let Some(error) = self.no_room_for(&command, submission.as_ref()) {
-            return self.refuse(&incoming, &ErrorCode::StorageFull.with(error));
+        if let Err(error) = self.check_room_for(&command, submission.as_ref()) {
+            return self.refuse(&incoming, &error);
         }
         let Some(submission) = submission else {
             return self.enqueue(AdmittedState::new(incoming, command, None)).await;
@@ -101,11 +103,11 @@ impl SessionActor {
         let verdict = self.shared.submissions.submit(now_ms(), submission.clone(), owner);
         let admitted = AdmittedState::new(incoming, command, Some(submission));
         match verdict {
-            Verdict::Run => self.enqueue(admitted).await,
-            Verdict::Wait => self.hold(admitted, false),
-            Verdict::Join => self.hold(admitted, true),
-            Verdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
-            Verdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
+            LedgerVerdict::Run => self.enqueue(admitted).await,
+            LedgerVerdict::Wait => self.hold(admitted, false),
+            LedgerVerdict::Join => self.hold(admitted, true),
+            LedgerVerdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
+            LedgerVerdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
         }
     }
 
@@ -116,23 +118,24 @@ impl SessionActor {
         let result = serde_json::to_writer(&mut text, &state)
             .map_err(|error| error.to_string())
             .and_then(|()| String::from_utf8(text).map_err(|error| error.to_string()))
-            .map_err(|error| ErrorCode::Failed.with(error));
+            .map_err(|error| ErrorCode::Internal.with(error));
         let session_version = self.exists.then(|| self.session.memory().version);
         self.answer_plainly(incoming, result.as_deref().map(Some), session_version);
         self.shared.submissions.answered_at_once(incoming);
     }
 
     /// New work is refused while the spool is full. What ran before is still answered, and running turns go on.
-    fn no_room_for(&self, command: &Command, submission: Option<&Submission>) -> Option<String> {
+    fn check_room_for(&self, command: &Command, submission: Option<&Submission>) -> Result<(), CodedError> {
         // Typing to a program makes no records to speak of, and may end what does.
         let is_typed = self.is_run() && command.spec().is_input();
         if !command.spec().is_new_work() || is_typed {
-            return None;
+            return Ok(());
         }
-        let error = self.shared.spool_is_full()?;
-        let is_repeat =
-            submission.is_some_and(|submission| self.shared.submissions.is_repeat(now_ms(), submission));
-        (!is_repeat).then_some(error)
+        self.shared.check_spool_room().or_else(|error| {
+            let is_repeat =
+                submission.is_some_and(|submission| self.shared.submissions.is_repeat(now_ms(), submission));
+            if is_repeat { Ok(()) } else { Err(error) }
+        })
     }
 
     /// A command waits for those it depends on, or for the one it repeats.
@@ -144,7 +147,7 @@ impl SessionActor {
     }
 
     /// Those a command waited for have ended.
-    pub(crate) async fn released(&mut self, token: Token, release: WaitResult) {
+    pub(crate) async fn released(&mut self, token: SubmissionToken, release: WaitResult) {
         if !self.commands.queue().is_held(token) {
             return;
         }
@@ -244,11 +247,11 @@ impl SessionActor {
         }
         let answer = result.as_ref().map(Option::as_deref);
         let response =
-            Response { session_version, indeterminate, timed_out, ..admitted.incoming.response(answer) };
+            ResponseLine { session_version, indeterminate, timed_out, ..admitted.incoming.response(answer) };
         self.out.response(self.session.front(), now, &response);
         if let Some(submission) = &admitted.submission {
             let cmd = admitted.incoming.cmd.clone();
-            let outcome = Outcome { cmd, result, session_version, indeterminate, timed_out };
+            let outcome = CommandOutcome { cmd, result, session_version, indeterminate, timed_out };
             if spec.mutating || submission.key.is_some() {
                 self.publishing.outcomes.push(outcome_row(submission, now, Some(&outcome)));
             }
@@ -272,12 +275,12 @@ impl SessionActor {
         result: Result<Option<&str>, &CodedError>,
         session_version: Option<u64>,
     ) {
-        let response = Response { session_version, ..incoming.response(result) };
+        let response = ResponseLine { session_version, ..incoming.response(result) };
         self.out.response(self.session.front(), now_ms(), &response);
     }
 
-    fn replay(&mut self, incoming: &IncomingCommand, outcome: &Outcome) {
-        let response = Response {
+    fn replay(&mut self, incoming: &IncomingCommand, outcome: &CommandOutcome) {
+        let response = ResponseLine {
             session_version: outcome.session_version,
             replayed: true,
             indeterminate: outcome.indeterminate,
@@ -296,7 +299,7 @@ impl SessionActor {
             return None;
         }
         let principal = &incoming.principal;
-        let key = incoming.idempotency_key.as_ref().map(|key| KeyName {
+        let key = incoming.idempotency_key.as_ref().map(|key| IdempotencyKey {
             principal: principal.clone(),
             scope: self.session.identity().session_id.clone(),
             key: key.clone(),

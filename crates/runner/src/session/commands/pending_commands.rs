@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use qd_core::command_queue::{AgentActivity, CommandQueue, QueueEffect, QueueInput};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 
 use super::admission::AdmittedCommand;
 use crate::clock::now_ms;
@@ -13,7 +13,7 @@ use crate::clock::now_ms;
 pub(crate) struct PendingCommands {
     queue: CommandQueue,
     /// Those that wait and those the agent has. One that is being executed is in the hands of whoever executes it.
-    commands: BTreeMap<Token, AdmittedCommand>,
+    commands: BTreeMap<SubmissionToken, AdmittedCommand>,
     /// What the queue wants done and nobody has done yet.
     effects: Vec<QueueEffect>,
 }
@@ -44,11 +44,11 @@ impl PendingCommands {
         self.commands.insert(admitted.token(), admitted);
     }
 
-    pub(crate) fn take(&mut self, token: Token) -> Option<AdmittedCommand> {
+    pub(crate) fn take(&mut self, token: SubmissionToken) -> Option<AdmittedCommand> {
         self.commands.remove(&token)
     }
 
-    pub(crate) fn get(&self, token: Token) -> Option<&AdmittedCommand> {
+    pub(crate) fn get(&self, token: SubmissionToken) -> Option<&AdmittedCommand> {
         self.commands.get(&token)
     }
 
@@ -58,7 +58,7 @@ impl PendingCommands {
     }
 
     /// The command under this key of a principal, as far as it can be ended.
-    pub(crate) fn find(&self, principal: &str, key: &str) -> Option<Token> {
+    pub(crate) fn find(&self, principal: &str, key: &str) -> Option<SubmissionToken> {
         let is_it = |admitted: &&AdmittedCommand| {
             let incoming = &admitted.incoming;
             // A repeat has no outcome of its own: it gets that of the one it waits for.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qd_core::agent::{AgentRequest, Image, WhenBusy};
 use qd_core::command_queue::{AgentAnswer, QueueInput};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_core::session::{ExpectedPrompt, PromptTurn, UNSHOWN_PROMPTS_MAX};
 use qd_wire::command::StreamingBehavior;
 use qd_wire::{Command, ErrorCode};
@@ -113,7 +113,7 @@ impl SessionActor {
     /// Waits for the agent's answer to a prompt; it comes back as an input.
     pub(crate) fn await_prompt_answer(
         &self,
-        token: Token,
+        token: SubmissionToken,
         handle: DriverHandle,
         begun: SentRequest,
         is_command: bool,
@@ -127,7 +127,7 @@ impl SessionActor {
 }
 
 /// The name under which a prompt's images are stored; none of this session had it before.
-pub(crate) fn new_images_key(token: Token) -> String {
+pub(crate) fn new_images_key(token: SubmissionToken) -> String {
     format!("{}-{token}", now_ms())
 }
 

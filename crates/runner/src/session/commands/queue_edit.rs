@@ -54,9 +54,9 @@ impl SessionActor {
         });
     }
 
-    /// Why the agent must not be sent this text.
-    pub(crate) fn refuse_input(&self, text: &str) -> Option<String> {
-        self.shared.config.harnesses.refuse_input(&self.config.harness, text)
+    /// Refuses a text that the agent must not be sent.
+    pub(crate) fn check_input(&self, text: &str) -> Result<(), CodedError> {
+        self.shared.config.harnesses.check_input(&self.config.harness, text)
     }
 
     fn check_queue(&self, command: &Command) -> Result<(), CodedError> {
@@ -82,9 +82,7 @@ impl SessionActor {
                 let error = "A message of the queue is empty; leave it out to remove it";
                 return Err(CodedError::invalid(error));
             }
-            if let Some(error) = self.refuse_input(text) {
-                return Err(CodedError::invalid(error));
-            }
+            self.check_input(text)?;
         }
         Ok(())
     }
@@ -102,7 +100,8 @@ impl SessionActor {
                 self.replace_queue(admitted, &edit, &executed.queue.unwrap_or_default());
             }
             (Ok(_), None) => {
-                self.finish(admitted, Err(AgentFailure::refused("The change of the queue never began")))
+                let error = ErrorCode::Internal.with("The change of the queue never began");
+                self.finish(admitted, Err(error.into()));
             }
             (Err(failure), _) => {
                 self.session.give_up_queue_edit(now_ms(), &mut self.out);
@@ -126,9 +125,8 @@ impl SessionActor {
 fn not_given_back(failure: AgentFailure) -> AgentFailure {
     if failure.lost {
         // What was in its queue waits for the next one.
-        return AgentFailure::refused(
-            "The agent ended before its queue could be changed; the queue is as it was",
-        );
+        let error = "The agent ended before its queue could be changed; the queue is as it was";
+        return AgentFailure::refused(ErrorCode::AgentGone.with(error));
     }
     failure
 }

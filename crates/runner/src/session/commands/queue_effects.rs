@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use qd_core::command_queue::{AgentActivity, QueueEffect, QueueInput, QueueLimits, Undelivered};
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_wire::{CodedError, ErrorCode};
 
 use super::admission::AdmittedCommand;
@@ -129,7 +129,7 @@ impl SessionActor {
     }
 
     /// Ends a command that is still there.
-    fn end(&mut self, token: Token, how: impl FnOnce(&mut SessionActor, AdmittedCommand)) {
+    fn end(&mut self, token: SubmissionToken, how: impl FnOnce(&mut SessionActor, AdmittedCommand)) {
         if let Some(admitted) = self.commands.take(token) {
             how(self, admitted);
         }

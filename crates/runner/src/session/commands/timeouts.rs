@@ -3,7 +3,7 @@
 use qd_core::agent::AgentRequest;
 use qd_core::breaker::BashEnd;
 use qd_core::command_queue::QueueInput;
-use qd_core::ledger::Token;
+use qd_core::ledger::SubmissionToken;
 use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::admission::AdmittedCommand;
@@ -39,7 +39,7 @@ impl SessionActor {
 
     /// Answers for a command that the agent has, and asks the agent to stop it where it can. What the agent says of
     /// it later is heard for its effects only, and an agent that never says anything is not busy with it.
-    pub(crate) fn give_up(&mut self, token: Token) {
+    pub(crate) fn give_up(&mut self, token: SubmissionToken) {
         let Some(mut admitted) = self.commands.take(token) else { return };
         let hook = match &admitted.command {
             Command::Bash(_) => Some(AgentRequest::AbortBash),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use qd_core::agent::{AgentRequest, WhenBusy};
 use qd_core::command_queue::{QueueInput, Undelivered};
-use qd_core::ledger::Token;
-use qd_core::session::{ExpectedPrompt, KeptInput};
+use qd_core::ledger::SubmissionToken;
+use qd_core::session::{ExpectedPrompt, UndeliveredInput};
 
 use super::prompts::{answer_of, disposition_of, new_images_key, turn_of};
 use crate::clock::now_ms;
@@ -32,9 +32,17 @@ impl SessionActor {
         }
     }
 
-    fn write_kept_to_agent(&mut self, token: Token, kept: KeptInput) {
-        let KeptInput { text, client_id, user_id, is_steering, image_count, images_key, images, is_requeued } =
-            kept;
+    fn write_kept_to_agent(&mut self, token: SubmissionToken, kept: UndeliveredInput) {
+        let UndeliveredInput {
+            text,
+            client_id,
+            user_id,
+            is_steering,
+            image_count,
+            images_key,
+            images,
+            is_requeued,
+        } = kept;
         let Some(handle) = self.handle() else {
             let error = self.not_running();
             return self.delivery_refused(&error.message);
@@ -67,7 +75,7 @@ impl SessionActor {
     /// The agent has answered an undelivered input that was written when this many turns had begun.
     pub(crate) fn undelivered_answered(
         &mut self,
-        token: Token,
+        token: SubmissionToken,
         turns_before: u64,
         result: AgentResult<ExecutedCommand>,
     ) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use qd_core::session::Gone;
+use qd_core::session::AgentEnd;
 use qd_wire::ErrorCode;
 use qd_wire::data::SessionStatus;
 use qd_wire::run::{RunSignal, RunStopData, RunStopParams, TERMINAL_HARNESS};
@@ -78,10 +78,12 @@ impl SessionActor {
     }
 
     /// Ends the program and waits for it; its exit is recorded last.
-    pub(crate) async fn stop_run(&mut self, gone: Gone) {
+    pub(crate) async fn stop_run(&mut self, gone: AgentEnd) {
         let reason = match gone {
-            Gone::Closed { reason } => format!("The run was {reason}"),
-            Gone::Stopped | Gone::Hung { .. } | Gone::Died { .. } => "The run was stopped".to_owned(),
+            AgentEnd::Closed { reason } => format!("The run was {reason}"),
+            AgentEnd::Stopped | AgentEnd::Hung { .. } | AgentEnd::Died { .. } => {
+                "The run was stopped".to_owned()
+            }
         };
         if self.agent.state == AgentState::Ready {
             self.end_run(&reason).await;
@@ -91,7 +93,7 @@ impl SessionActor {
         self.forget_agent();
         if self.exists && self.session.status() != SessionStatus::Closed {
             // It was about to start again.
-            self.session.gone(now_ms(), Gone::Closed { reason: reason.clone() }, &mut self.out);
+            self.session.gone(now_ms(), AgentEnd::Closed { reason: reason.clone() }, &mut self.out);
         }
         self.refuse_waiting(&ErrorCode::AgentGone.with(reason));
     }

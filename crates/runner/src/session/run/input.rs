@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use qd_core::agent::AgentEvent;
 use qd_core::redact::{is_guessable, redact, secrets};
-use qd_core::session::{Answered, RunInputNote};
+use qd_core::session::{RunInputNote, SettledAnswer};
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{RunInputData, RunInputParams, RunStdinParams};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -145,7 +145,7 @@ impl SessionActor {
         &mut self,
         admitted: AdmittedCommand,
         params: &InputResponseParams,
-        answered: &Answered,
+        answered: &SettledAnswer,
     ) {
         let Some(text) = answered.text_to_type().filter(|text| !text.is_empty()) else {
             return self.finish(admitted, Ok(None));

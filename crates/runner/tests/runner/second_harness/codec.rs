@@ -1,7 +1,7 @@
 //! The parrot's lines, pure: what would be `core/harness/parrot`.
 
 use qd_core::agent::{AgentEvent, AgentRequest, MessageHead, NativeMessage};
-use qd_core::harness::{AgentRefusal, Codec, Decoded, Reply, Unsupported};
+use qd_core::harness::{AgentRefusal, AgentReply, Codec, Decoded, UnsupportedRequest};
 use qd_wire::data::QueueState;
 use qd_wire::message::{KnownPart, Part, Role, StopReason};
 use serde_json::{Value, json};
@@ -27,18 +27,18 @@ impl Codec for ParrotCodec {
                 None => Ok(value.clone()),
             };
             let id = value["n"].as_str().map(str::to_owned);
-            return out.push(Decoded::Reply(Reply { id, command: String::new(), result }));
+            return out.push(Decoded::Reply(AgentReply { id, command: String::new(), result }));
         };
         out.extend(events(event, &value).into_iter().map(Decoded::Event));
     }
 
-    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, Unsupported> {
+    fn encode(&self, id: &str, request: &AgentRequest) -> Result<Vec<u8>, UnsupportedRequest> {
         let order = match request {
             AgentRequest::Prompt { message, .. } => json!({"n": id, "do": "say", "text": message}),
             AgentRequest::Abort => json!({"n": id, "do": "stop"}),
             AgentRequest::GetState => json!({"n": id, "do": "ping"}),
             AgentRequest::ClearQueue => json!({"n": id, "do": "take_back"}),
-            _ => return Err(Unsupported),
+            _ => return Err(UnsupportedRequest),
         };
         Ok(format!("{order}\n").into_bytes())
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use qd_core::agent::{AgentEvent, AgentRequest};
 use qd_core::harness::{Codec, Decoded};
-use qd_core::session::AgentUp;
+use qd_core::session::ReadyAgent;
 use qd_runner::RunnerConfig;
 use qd_runner::driver::{
     AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandSetting, Driver,
@@ -16,8 +16,8 @@ use qd_runner::driver::{
 };
 use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
 use qd_runner::process::{AgentProcess, AgentStdin, CloseMode, Environment, SpawnSpec};
-use qd_wire::CodedError;
 use qd_wire::data::{ProcessStats, QueueState};
+use qd_wire::{CodedError, ErrorCode};
 use serde_json::Value;
 use tokio::process::ChildStdout;
 
@@ -137,10 +137,14 @@ struct ParrotHandle {
 impl ParrotHandle {
     fn send(&self, request: &AgentRequest) -> AgentResult<PendingReply> {
         let id = self.counter.fetch_add(1, Ordering::Relaxed).to_string();
-        let unsupported = || AgentFailure::refused(format!("parrots cannot do this: {request:?}"));
+        let unsupported = || {
+            AgentFailure::refused(ErrorCode::Unsupported.with(format!("parrots cannot do this: {request:?}")))
+        };
         let line = ParrotCodec.encode(&id, request).map_err(|_| unsupported())?;
         let pending = self.requests.expect(id)?;
-        self.stdin.try_send(Bytes::from(line)).map_err(|error| AgentFailure::refused(error.to_string()))?;
+        self.stdin
+            .try_send(Bytes::from(line))
+            .map_err(|error| AgentFailure::refused(ErrorCode::InputFull.with(error.to_string())))?;
         Ok(pending)
     }
 }
@@ -158,10 +162,10 @@ impl AgentHandle for ParrotHandle {
         self.send(&request).map(drop)
     }
 
-    fn prepare(&self) -> BoxFuture<'_, Result<AgentUp, CodedError>> {
+    fn prepare(&self) -> BoxFuture<'_, Result<ReadyAgent, CodedError>> {
         Box::pin(async {
             self.send(&AgentRequest::GetState)?.reply().await?;
-            Ok(AgentUp::default())
+            Ok(ReadyAgent::default())
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
-use qd_link::runner::{Connect, ConnectFailure, Connecting};
+use qd_link::runner::{ConnectFailure, ConnectFuture, HubConnector};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
 use qd_runner::process::GuardCommand;
 use qd_runner::{Runner, RunnerConfig, Uplink};
@@ -145,8 +145,8 @@ impl FakeHubAddress {
     }
 }
 
-impl Connect for FakeHubAddress {
-    fn connect(&self) -> Connecting {
+impl HubConnector for FakeHubAddress {
+    fn connect(&self) -> ConnectFuture {
         self.attempts.fetch_add(1, Ordering::SeqCst);
         let address = self.clone();
         Box::pin(async move {

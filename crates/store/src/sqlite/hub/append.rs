@@ -4,8 +4,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::{audit, messages, sessions};
-use crate::Rewrite;
-use crate::hub::{Appended, Effect, RecordIn, Totals};
+use crate::RecordRewrite;
+use crate::hub::{AppendSummary, NewRecord, RecordEffect, SessionTotals};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{record_seq, session_base};
 
@@ -21,7 +21,7 @@ const ROW_EVERY_MS: i64 = 1000;
 const RECORD_OVERHEAD_BYTES: usize = 128;
 
 /// A session of the batch: where its keys start and how far it has come.
-struct Head<'batch> {
+struct SessionHead<'batch> {
     session_id: &'batch Arc<str>,
     session_key: i64,
     base: i64,
@@ -33,11 +33,11 @@ struct Head<'batch> {
     /// A record of the batch says more than that it happened.
     has_effect: bool,
     /// What the new messages of the batch add.
-    added: Totals,
+    added: SessionTotals,
     last_text: Option<&'batch str>,
 }
 
-impl<'batch> Head<'batch> {
+impl<'batch> SessionHead<'batch> {
     /// Whether its row is to be written. A session that only writes output has its time stored once in a while: the row
     /// would cost as much as the record, and its newest record is known from the records.
     fn is_to_be_stored(&self) -> bool {
@@ -46,18 +46,20 @@ impl<'batch> Head<'batch> {
     }
 
     /// Notes what an effect that is about to be applied means for lists.
-    fn count(&mut self, connection: &Connection, effect: &'batch Effect) -> SqlResult<()> {
+    fn count(&mut self, connection: &Connection, effect: &'batch RecordEffect) -> SqlResult<()> {
         let list = match effect {
-            Effect::Message(message) => std::slice::from_ref(&**message),
-            Effect::ReplaceMessages(list) => {
+            RecordEffect::Message(message) => std::slice::from_ref(&**message),
+            RecordEffect::ReplaceMessages(list) => {
                 // What was said before is not of this conversation.
                 self.last_text = Some("");
                 list
             }
-            Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. } => return Ok(()),
+            RecordEffect::UpsertSession(_) | RecordEffect::SessionPatch(_) | RecordEffect::Rewrite { .. } => {
+                return Ok(());
+            }
         };
         for message in list {
-            let Totals { tokens, cost_usd } = messages::added(connection, self.session_id, message)?;
+            let SessionTotals { tokens, cost_usd } = messages::added(connection, self.session_id, message)?;
             self.added.tokens = self.added.tokens.saturating_add(tokens);
             self.added.cost_usd += cost_usd;
             self.last_text = message.last_text.as_deref().or(self.last_text);
@@ -66,10 +68,10 @@ impl<'batch> Head<'batch> {
     }
 }
 
-pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> SqlResult<Appended> {
+pub(super) fn append(connection: &Connection, batch: &[NewRecord]) -> SqlResult<AppendSummary> {
     let mut insert = connection.prepare_cached(INSERT)?;
-    let mut heads = Heads::default();
-    let mut appended = Appended::default();
+    let mut heads = SessionHeads::default();
+    let mut appended = AppendSummary::default();
     for record in batch {
         let head = heads.of(connection, record)?;
         insert.raw_bind_parameter(1, head.base + record_seq(record.seq)?)?;
@@ -97,35 +99,38 @@ pub(super) fn append(connection: &Connection, batch: &[RecordIn]) -> SqlResult<A
     Ok(appended)
 }
 
-pub(super) fn batch_bytes(batch: &[RecordIn]) -> usize {
+pub(super) fn batch_bytes(batch: &[NewRecord]) -> usize {
     batch.iter().map(|record| RECORD_OVERHEAD_BYTES + record.body.len() + effect_bytes(record)).sum()
 }
 
 /// Whether its time depends on its own size only: replacing messages removes as many as there are.
-pub(super) fn is_short(batch: &[RecordIn]) -> bool {
-    !batch.iter().any(|record| matches!(record.effect, Some(Effect::ReplaceMessages(_))))
+pub(super) fn is_short(batch: &[NewRecord]) -> bool {
+    !batch.iter().any(|record| matches!(record.effect, Some(RecordEffect::ReplaceMessages(_))))
 }
 
-fn effect_bytes(record: &RecordIn) -> usize {
+fn effect_bytes(record: &NewRecord) -> usize {
     match &record.effect {
-        Some(Effect::Message(message)) => messages::row_bytes(message),
-        Some(Effect::ReplaceMessages(list)) => list.iter().map(messages::row_bytes).sum(),
-        Some(Effect::UpsertSession(_) | Effect::SessionPatch(_) | Effect::Rewrite { .. }) | None => 0,
+        Some(RecordEffect::Message(message)) => messages::row_bytes(message),
+        Some(RecordEffect::ReplaceMessages(list)) => list.iter().map(messages::row_bytes).sum(),
+        Some(
+            RecordEffect::UpsertSession(_) | RecordEffect::SessionPatch(_) | RecordEffect::Rewrite { .. },
+        )
+        | None => 0,
     }
 }
 
-fn apply(connection: &Connection, base: i64, session_id: &str, effect: &Effect) -> SqlResult<()> {
+fn apply(connection: &Connection, base: i64, session_id: &str, effect: &RecordEffect) -> SqlResult<()> {
     match effect {
-        Effect::UpsertSession(session) => sessions::upsert(connection, session),
-        Effect::SessionPatch(patch) => sessions::patch(connection, session_id, patch),
-        Effect::Message(message) => messages::upsert(connection, session_id, message),
-        Effect::ReplaceMessages(list) => messages::replace(connection, session_id, list),
-        Effect::Rewrite { seq, with } => rewrite(connection, base, *seq, *with),
+        RecordEffect::UpsertSession(session) => sessions::upsert(connection, session),
+        RecordEffect::SessionPatch(patch) => sessions::patch(connection, session_id, patch),
+        RecordEffect::Message(message) => messages::upsert(connection, session_id, message),
+        RecordEffect::ReplaceMessages(list) => messages::replace(connection, session_id, list),
+        RecordEffect::Rewrite { seq, with } => rewrite(connection, base, *seq, *with),
     }
 }
 
 /// Replaces the body of a record, where it is there and something is to be replaced.
-fn rewrite(connection: &Connection, base: i64, seq: u64, with: Rewrite) -> SqlResult<()> {
+fn rewrite(connection: &Connection, base: i64, seq: u64, with: RecordRewrite) -> SqlResult<()> {
     let key = base + record_seq(seq)?;
     let mut select = connection.prepare_cached("SELECT body FROM records WHERE record_key = ?1")?;
     let body: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
@@ -142,10 +147,10 @@ pub(super) fn rewrite_record(
     connection: &Connection,
     session_id: &str,
     seq: u64,
-    with: Rewrite,
+    with: RecordRewrite,
 ) -> SqlResult<()> {
     match sessions::find_key(connection, session_id)? {
-        Some(sessions::Place { session_key, .. }) => {
+        Some(sessions::SessionPosition { session_key, .. }) => {
             rewrite(connection, session_base(session_key)?, seq, with)
         }
         None => Ok(()),
@@ -153,26 +158,31 @@ pub(super) fn rewrite_record(
 }
 
 #[derive(Default)]
-struct Heads<'batch> {
-    list: Vec<Head<'batch>>,
+struct SessionHeads<'batch> {
+    list: Vec<SessionHead<'batch>>,
     by_id: HashMap<&'batch str, usize>,
     current: usize,
 }
 
-impl<'batch> Heads<'batch> {
+impl<'batch> SessionHeads<'batch> {
     /// The head of a session; records of one session mostly follow each other, so the last one is tried first.
-    fn of(&mut self, connection: &Connection, record: &'batch RecordIn) -> SqlResult<&mut Head<'batch>> {
+    fn of(
+        &mut self,
+        connection: &Connection,
+        record: &'batch NewRecord,
+    ) -> SqlResult<&mut SessionHead<'batch>> {
         let session_id = &record.session_id;
-        let same =
-            |head: &Head<'_>| Arc::ptr_eq(head.session_id, session_id) || head.session_id == session_id;
+        let same = |head: &SessionHead<'_>| {
+            Arc::ptr_eq(head.session_id, session_id) || head.session_id == session_id
+        };
         if !self.list.get(self.current).is_some_and(same) {
             self.current = match self.by_id.get(&**session_id) {
                 Some(index) => *index,
                 None => {
-                    let sessions::Place { session_key, last_seq, updated_at } =
+                    let sessions::SessionPosition { session_key, last_seq, updated_at } =
                         sessions::key(connection, session_id, &record.runner_id)?;
                     let base = session_base(session_key)?;
-                    self.list.push(Head {
+                    self.list.push(SessionHead {
                         session_id,
                         session_key,
                         base,
@@ -181,7 +191,7 @@ impl<'batch> Heads<'batch> {
                         raised: false,
                         stored_at: updated_at,
                         has_effect: false,
-                        added: Totals::default(),
+                        added: SessionTotals::default(),
                         last_text: None,
                     });
                     self.by_id.insert(session_id, self.list.len() - 1);
@@ -192,16 +202,17 @@ impl<'batch> Heads<'batch> {
         Ok(&mut self.list[self.current])
     }
 
-    fn store(self, connection: &Connection, appended: &mut Appended) -> SqlResult<()> {
+    fn store(self, connection: &Connection, appended: &mut AppendSummary) -> SqlResult<()> {
         let mut raise = connection.prepare_cached(RAISE_HEAD)?;
         for head in self.list {
             if head.is_to_be_stored() {
-                let Totals { tokens, cost_usd } = head.added;
+                let SessionTotals { tokens, cost_usd } = head.added;
                 let last_seq = head.last_seq.cast_signed();
                 let values = (head.session_key, last_seq, head.ts, head.last_text, tokens, cost_usd);
-                let totals = raise
-                    .query_row(values, |row| Ok(Totals { tokens: row.get(0)?, cost_usd: row.get(1)? }))?;
-                if head.added != Totals::default() {
+                let totals = raise.query_row(values, |row| {
+                    Ok(SessionTotals { tokens: row.get(0)?, cost_usd: row.get(1)? })
+                })?;
+                if head.added != SessionTotals::default() {
                     appended.totals.push((Arc::clone(head.session_id), totals));
                 }
             }

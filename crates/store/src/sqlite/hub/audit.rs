@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::SqliteHub;
 use crate::error::Result;
-use crate::hub::{AUDIT_PAGE_ROWS_MAX, AuditQuery, AuditRow, RecordIn};
+use crate::hub::{AUDIT_PAGE_ROWS_MAX, AuditQuery, AuditRow, NewRecord};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{counter, record_seq};
 
@@ -36,7 +36,7 @@ impl SqliteHub {
 }
 
 /// The row of a record.
-pub(super) fn insert_of_record(connection: &Connection, record: &RecordIn, row: &AuditRow) -> SqlResult<()> {
+pub(super) fn insert_of_record(connection: &Connection, record: &NewRecord, row: &AuditRow) -> SqlResult<()> {
     connection.prepare_cached(INSERT)?.execute(params![
         row.ts,
         &*record.session_id,

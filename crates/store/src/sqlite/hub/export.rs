@@ -6,8 +6,8 @@ use rusqlite::Connection;
 use super::SqliteHub;
 use crate::error::Result;
 use crate::hub::MESSAGE_PAGE_BYTES_MAX;
+use crate::sqlite::body_slab::BodySlab;
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::slab::Slab;
 
 /// Messages of one page; it ends earlier when they are long.
 const PAGE_ROWS: i64 = 200;
@@ -32,7 +32,7 @@ fn messages_after(
 ) -> SqlResult<Vec<(i64, Bytes)>> {
     let mut select = connection.prepare_cached(OLDEST)?;
     let mut rows = select.query((session_id, after_idx.unwrap_or(-1), PAGE_ROWS))?;
-    let mut slab = Slab::default();
+    let mut slab = BodySlab::default();
     while let Some(row) = rows.next()? {
         let body = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         if !slab.push(row.get::<_, i64>(0)?, body, MESSAGE_PAGE_BYTES_MAX) {

@@ -1,6 +1,6 @@
 //! The part of the hub's store that concerns runners.
 
-use super::{SqliteHub, burials, runners};
+use super::{SqliteHub, deleted_sessions, runners};
 use crate::error::Result;
 use crate::hub::{RunnerNote, RunnerRow};
 
@@ -38,23 +38,30 @@ impl SqliteHub {
         self.engine.write(0, move |connection| runners::revoke(connection, &runner_id, now)).await
     }
 
-    pub(crate) async fn bury_session(&self, session_id: &str, runner_id: &str, now: i64) -> Result<bool> {
+    pub(crate) async fn mark_session_deleted(
+        &self,
+        session_id: &str,
+        runner_id: &str,
+        now: i64,
+    ) -> Result<bool> {
         let (session_id, runner_id) = (session_id.to_owned(), runner_id.to_owned());
-        self.engine.write(0, move |connection| burials::bury(connection, &session_id, &runner_id, now)).await
+        self.engine
+            .write(0, move |connection| deleted_sessions::mark(connection, &session_id, &runner_id, now))
+            .await
     }
 
-    pub(crate) async fn buried_sessions(&self, runner_id: &str) -> Result<Vec<String>> {
+    pub(crate) async fn deleted_sessions_of(&self, runner_id: &str) -> Result<Vec<String>> {
         let runner_id = runner_id.to_owned();
-        self.engine.read(move |connection| burials::of_runner(connection, &runner_id)).await
+        self.engine.read(move |connection| deleted_sessions::of_runner(connection, &runner_id)).await
     }
 
-    pub(crate) async fn is_buried(&self, session_id: &str) -> Result<Option<String>> {
+    pub(crate) async fn runner_of_deleted(&self, session_id: &str) -> Result<Option<String>> {
         let session_id = session_id.to_owned();
-        self.engine.read(move |connection| burials::runner_of(connection, &session_id)).await
+        self.engine.read(move |connection| deleted_sessions::runner_of(connection, &session_id)).await
     }
 
-    pub(crate) async fn unbury_session(&self, session_id: &str) -> Result<bool> {
+    pub(crate) async fn forget_deleted_session(&self, session_id: &str) -> Result<bool> {
         let session_id = session_id.to_owned();
-        self.engine.write(0, move |connection| burials::unbury(connection, &session_id)).await
+        self.engine.write(0, move |connection| deleted_sessions::forget(connection, &session_id)).await
     }
 }

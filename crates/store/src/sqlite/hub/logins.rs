@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::SqliteHub;
 use crate::error::Result;
-use crate::hub::{LOGINS_MAX, Login, TOUCH_MS};
+use crate::hub::{LOGINS_MAX, LoginRow, TOUCH_MS};
 use crate::sqlite::error::SqlResult;
 
 const COLUMNS: &str = "token_hash, username, created_at, last_used_at, label";
@@ -19,7 +19,7 @@ const DELETE_SURPLUS: &str = "DELETE FROM logins WHERE username IS ?2 AND token_
     RETURNING token_hash";
 
 impl SqliteHub {
-    pub(crate) async fn put_login(&self, login: Login) -> Result<Vec<Vec<u8>>> {
+    pub(crate) async fn put_login(&self, login: LoginRow) -> Result<Vec<Vec<u8>>> {
         self.engine.write(0, move |connection| put(connection, &login)).await
     }
 
@@ -28,7 +28,7 @@ impl SqliteHub {
         token_hash: &[u8],
         now: i64,
         life: Duration,
-    ) -> Result<Option<Login>> {
+    ) -> Result<Option<LoginRow>> {
         let hash = token_hash.to_vec();
         let found = self.engine.read(move |connection| get(connection, &hash)).await?;
         let found = found.filter(|login| is_alive(login, now, life));
@@ -42,7 +42,7 @@ impl SqliteHub {
         Ok(found)
     }
 
-    pub(crate) async fn logins_of(&self, username: Option<&str>) -> Result<Vec<Login>> {
+    pub(crate) async fn logins_of(&self, username: Option<&str>) -> Result<Vec<LoginRow>> {
         let username = username.map(str::to_owned);
         self.engine.read(move |connection| list(connection, username.as_deref())).await
     }
@@ -53,7 +53,7 @@ impl SqliteHub {
     }
 }
 
-fn put(connection: &Connection, login: &Login) -> SqlResult<Vec<Vec<u8>>> {
+fn put(connection: &Connection, login: &LoginRow) -> SqlResult<Vec<Vec<u8>>> {
     connection.prepare_cached(PUT)?.execute(params![
         login.token_hash,
         login.username,
@@ -67,24 +67,24 @@ fn put(connection: &Connection, login: &Login) -> SqlResult<Vec<Vec<u8>>> {
     Ok(gone.collect::<rusqlite::Result<_>>()?)
 }
 
-fn get(connection: &Connection, token_hash: &[u8]) -> SqlResult<Option<Login>> {
+fn get(connection: &Connection, token_hash: &[u8]) -> SqlResult<Option<LoginRow>> {
     let sql = format!("SELECT {COLUMNS} FROM logins WHERE token_hash = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([token_hash], from_row).optional()?)
 }
 
-fn list(connection: &Connection, username: Option<&str>) -> SqlResult<Vec<Login>> {
+fn list(connection: &Connection, username: Option<&str>) -> SqlResult<Vec<LoginRow>> {
     let sql = format!("SELECT {COLUMNS} FROM logins WHERE username IS ?1 ORDER BY last_used_at DESC");
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map([username], from_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-fn is_alive(login: &Login, now: i64, life: Duration) -> bool {
+fn is_alive(login: &LoginRow, now: i64, life: Duration) -> bool {
     let life = i64::try_from(life.as_millis()).unwrap_or(i64::MAX);
     now.saturating_sub(login.last_used_at) < life
 }
 
-fn is_stale(login: &Login, now: i64) -> bool {
+fn is_stale(login: &LoginRow, now: i64) -> bool {
     now.saturating_sub(login.last_used_at) >= TOUCH_MS
 }
 
@@ -107,8 +107,8 @@ pub(super) fn delete_of(connection: &Connection, username: &str) -> SqlResult<()
     Ok(())
 }
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Login> {
-    Ok(Login {
+fn from_row(row: &Row<'_>) -> rusqlite::Result<LoginRow> {
+    Ok(LoginRow {
         token_hash: row.get(0)?,
         username: row.get(1)?,
         created_at: row.get(2)?,

@@ -1,6 +1,6 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::hub::{MessageRow, Totals};
+use crate::hub::{MessageRow, SessionTotals};
 use crate::sqlite::error::SqlResult;
 
 /// An upsert, never REPLACE: see the triggers in the schema.
@@ -19,15 +19,19 @@ const COST: &str = "SELECT tokens, cost_usd FROM messages WHERE session_id = ?1 
 
 /// How a message changes the totals of its session. Asked before it is stored; of what it replaces only the difference
 /// counts.
-pub(super) fn added(connection: &Connection, session_id: &str, message: &MessageRow) -> SqlResult<Totals> {
+pub(super) fn added(
+    connection: &Connection,
+    session_id: &str,
+    message: &MessageRow,
+) -> SqlResult<SessionTotals> {
     if message.tokens.is_none() && message.cost_usd.is_none() {
-        return Ok(Totals::default());
+        return Ok(SessionTotals::default());
     }
     let mut select = connection.prepare_cached(COST)?;
     let known: Option<(Option<i64>, Option<f64>)> =
         select.query_row([session_id, &message.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let (tokens, cost_usd) = known.unwrap_or_default();
-    Ok(Totals {
+    Ok(SessionTotals {
         tokens: message.tokens.unwrap_or(0).saturating_sub(tokens.unwrap_or(0)),
         cost_usd: message.cost_usd.unwrap_or(0.0) - cost_usd.unwrap_or(0.0),
     })

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{SqliteHub, logins, tokens};
 use crate::error::Result;
-use crate::hub::{PEOPLE_MAX, PersonChange, PersonPut, PersonRow};
+use crate::hub::{PEOPLE_MAX, PersonChange, PersonRow, PersonStored};
 use crate::sqlite::error::SqlResult;
 
 const COLUMNS: &str = "username, password_hash, role, created_at, last_login_at, disabled";
@@ -27,7 +27,7 @@ impl SqliteHub {
         self.engine.read(list).await
     }
 
-    pub(crate) async fn put_person(&self, person: PersonRow) -> Result<PersonPut> {
+    pub(crate) async fn put_person(&self, person: PersonRow) -> Result<PersonStored> {
         self.engine.write(0, move |connection| put(connection, &person)).await
     }
 
@@ -65,12 +65,12 @@ fn list(connection: &Connection) -> SqlResult<Vec<PersonRow>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-fn put(connection: &Connection, person: &PersonRow) -> SqlResult<PersonPut> {
+fn put(connection: &Connection, person: &PersonRow) -> SqlResult<PersonStored> {
     let count: i64 =
         connection.prepare_cached("SELECT count(*) FROM people")?.query_row([], |row| row.get(0))?;
     let is_full = count >= PEOPLE_MAX as i64;
     if is_full && get(connection, &person.username)?.is_none() {
-        return Ok(PersonPut::TooMany);
+        return Ok(PersonStored::TooMany);
     }
     let added = connection.prepare_cached(INSERT)?.execute(params![
         person.username,
@@ -80,7 +80,7 @@ fn put(connection: &Connection, person: &PersonRow) -> SqlResult<PersonPut> {
         person.last_login_at,
         person.disabled,
     ])?;
-    Ok(if added > 0 { PersonPut::Added } else { PersonPut::NameTaken })
+    Ok(if added > 0 { PersonStored::Added } else { PersonStored::NameTaken })
 }
 
 fn update(connection: &Connection, username: &str, change: &PersonChange) -> SqlResult<bool> {

@@ -3,9 +3,9 @@ use rusqlite::Connection;
 
 use super::sessions;
 use crate::hub::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage};
+use crate::sqlite::body_slab::BodySlab;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, cursor_seq, seq_of, session_base};
-use crate::sqlite::slab::Slab;
 
 const RECORDS: &str = "SELECT record_key, body FROM records WHERE record_key > ?1 AND record_key <= ?2
     ORDER BY record_key LIMIT ?3";
@@ -25,7 +25,7 @@ pub(super) fn records_after(
     let limit = i64::try_from(limit_rows).unwrap_or(i64::MAX);
     let mut select = connection.prepare_cached(RECORDS)?;
     let mut rows = select.query((base + cursor_seq(after_seq), base + SEQ_MAX.cast_signed(), limit))?;
-    let mut slab = Slab::default();
+    let mut slab = BodySlab::default();
     while let Some(row) = rows.next()? {
         if !slab.push(
             seq_of(row.get(0)?),
@@ -48,7 +48,7 @@ pub(super) fn messages_page(
     let limit = limit.min(MESSAGE_PAGE_ROWS_MAX) as i64;
     let mut select = connection.prepare_cached(NEWEST)?;
     let mut rows = select.query((session_id, before_idx.unwrap_or(i64::MAX), limit))?;
-    let mut slab = Slab::default();
+    let mut slab = BodySlab::default();
     let mut bytes = 0;
     while bytes < MESSAGE_PAGE_BYTES_MAX
         && let Some(row) = rows.next()?

@@ -6,9 +6,9 @@ use rusqlite::types::Value;
 
 use super::{SqliteHub, sessions};
 use crate::error::Result;
+use crate::sqlite::body_slab::BodySlab;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, cursor_seq, seq_of, session_base};
-use crate::sqlite::slab::Slab;
 
 impl SqliteHub {
     pub(crate) async fn records_of(
@@ -21,7 +21,7 @@ impl SqliteHub {
     ) -> Result<Vec<(u64, Bytes)>> {
         let session_id = session_id.to_owned();
         let read = move |connection: &Connection| {
-            let query = Query { events, order: "ASC", after_seq, limit_rows, limit_bytes };
+            let query = RunQuery { events, order: "ASC", after_seq, limit_rows, limit_bytes };
             select(connection, &session_id, &query)
         };
         self.engine.read(read).await
@@ -36,7 +36,7 @@ impl SqliteHub {
     ) -> Result<Vec<(u64, Bytes)>> {
         let session_id = session_id.to_owned();
         let read = move |connection: &Connection| {
-            let query = Query { events, order: "DESC", after_seq: 0, limit_rows, limit_bytes };
+            let query = RunQuery { events, order: "DESC", after_seq: 0, limit_rows, limit_bytes };
             let mut found = select(connection, &session_id, &query)?;
             found.reverse();
             Ok(found)
@@ -45,7 +45,7 @@ impl SqliteHub {
     }
 }
 
-struct Query {
+struct RunQuery {
     events: &'static [&'static str],
     order: &'static str,
     after_seq: u64,
@@ -53,7 +53,7 @@ struct Query {
     limit_bytes: usize,
 }
 
-fn select(connection: &Connection, session_id: &str, query: &Query) -> SqlResult<Vec<(u64, Bytes)>> {
+fn select(connection: &Connection, session_id: &str, query: &RunQuery) -> SqlResult<Vec<(u64, Bytes)>> {
     let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
     let base = session_base(place.session_key)?;
     let marks = vec!["?"; query.events.len()].join(", ");
@@ -68,7 +68,7 @@ fn select(connection: &Connection, session_id: &str, query: &Query) -> SqlResult
     parameters.push(i64::try_from(query.limit_rows).unwrap_or(i64::MAX).into());
     let mut select = connection.prepare_cached(&sql)?;
     let mut rows = select.query(rusqlite::params_from_iter(parameters))?;
-    let mut slab = Slab::default();
+    let mut slab = BodySlab::default();
     while let Some(row) = rows.next()? {
         let body = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         if !slab.push(seq_of(row.get(0)?), body, query.limit_bytes) {

@@ -1,6 +1,6 @@
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use crate::hub::{HubSession, SessionPatch, Totals};
+use crate::hub::{HubSession, SessionPatch, SessionTotals};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, counter, session_base};
 
@@ -83,26 +83,26 @@ pub(super) fn patch(connection: &Connection, session_id: &str, patch: &SessionPa
 }
 
 /// The number of a session and its greatest `seq`; makes a placeholder for one nobody has described yet.
-pub(super) fn key(connection: &Connection, session_id: &str, runner_id: &str) -> SqlResult<Place> {
+pub(super) fn key(connection: &Connection, session_id: &str, runner_id: &str) -> SqlResult<SessionPosition> {
     if let Some(found) = find_key(connection, session_id)? {
         return Ok(found);
     }
     connection.prepare_cached(PLACEHOLDER)?.execute([session_id, runner_id])?;
-    Ok(Place { session_key: connection.last_insert_rowid(), last_seq: 0, updated_at: 0 })
+    Ok(SessionPosition { session_key: connection.last_insert_rowid(), last_seq: 0, updated_at: 0 })
 }
 
 /// Where a session's records are, and how far they go.
-pub(super) struct Place {
+pub(super) struct SessionPosition {
     pub(super) session_key: i64,
     pub(super) last_seq: u64,
     /// As its row has it.
     pub(super) updated_at: i64,
 }
 
-pub(super) fn find_key(connection: &Connection, session_id: &str) -> SqlResult<Option<Place>> {
+pub(super) fn find_key(connection: &Connection, session_id: &str) -> SqlResult<Option<SessionPosition>> {
     let mut select = connection.prepare_cached(FIND)?;
     let place = |row: &Row<'_>| {
-        Ok(Place {
+        Ok(SessionPosition {
             session_key: row.get(0)?,
             last_seq: row.get::<_, i64>(1)?.cast_unsigned(),
             updated_at: row.get(2)?,
@@ -112,7 +112,9 @@ pub(super) fn find_key(connection: &Connection, session_id: &str) -> SqlResult<O
 }
 
 pub(super) fn delete(connection: &Connection, session_id: &str) -> SqlResult<bool> {
-    let Some(Place { session_key, .. }) = find_key(connection, session_id)? else { return Ok(false) };
+    let Some(SessionPosition { session_key, .. }) = find_key(connection, session_id)? else {
+        return Ok(false);
+    };
     let base = session_base(session_key)?;
     connection
         .prepare_cached("DELETE FROM records WHERE record_key BETWEEN ?1 AND ?2")?
@@ -153,7 +155,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
         message_count: row.get::<_, i64>(12)?.cast_unsigned(),
         branch: text(row, 13)?,
         last_text: text(row, 14)?,
-        totals: Totals { tokens: row.get(15)?, cost_usd: row.get(16)? },
+        totals: SessionTotals { tokens: row.get(15)?, cost_usd: row.get(16)? },
         error: text(row, 17)?,
         run_tool: text(row, 18)?,
     })

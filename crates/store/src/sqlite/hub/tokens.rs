@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::SqliteHub;
 use crate::error::Result;
-use crate::hub::{ACCESS_TOKENS_MAX, AccessToken, TOUCH_MS, TokenPut};
+use crate::hub::{ACCESS_TOKENS_MAX, AccessTokenRow, TOUCH_MS, TokenStored};
 use crate::sqlite::error::SqlResult;
 
 const COLUMNS: &str = "owner, name, token_hash, created_at, last_used_at, scopes, expires_at";
@@ -16,11 +16,11 @@ const INSERT: &str =
     ON CONFLICT (owner, name) DO NOTHING";
 
 impl SqliteHub {
-    pub(crate) async fn put_access_token(&self, token: AccessToken) -> Result<TokenPut> {
+    pub(crate) async fn put_access_token(&self, token: AccessTokenRow) -> Result<TokenStored> {
         self.engine.write(0, move |connection| put(connection, &token)).await
     }
 
-    pub(crate) async fn access_tokens(&self) -> Result<Vec<AccessToken>> {
+    pub(crate) async fn access_tokens(&self) -> Result<Vec<AccessTokenRow>> {
         self.engine.read(list).await
     }
 
@@ -37,7 +37,7 @@ impl SqliteHub {
         &self,
         token_hash: &[u8],
         now: i64,
-    ) -> Result<Option<AccessToken>> {
+    ) -> Result<Option<AccessTokenRow>> {
         let hash = token_hash.to_vec();
         let found = self.engine.read(move |connection| get(connection, &hash)).await?;
         let Some(token) = found.filter(|token| token.expires_at.is_none_or(|end| end > now)) else {
@@ -54,7 +54,7 @@ impl SqliteHub {
     }
 }
 
-fn put(connection: &Connection, token: &AccessToken) -> SqlResult<TokenPut> {
+fn put(connection: &Connection, token: &AccessTokenRow) -> SqlResult<TokenStored> {
     let owner = token.owner.as_deref().unwrap_or_default();
     let values = params![
         owner,
@@ -66,25 +66,25 @@ fn put(connection: &Connection, token: &AccessToken) -> SqlResult<TokenPut> {
         token.expires_at
     ];
     if connection.prepare_cached(INSERT)?.execute(values)? == 0 {
-        return Ok(TokenPut::NameTaken);
+        return Ok(TokenStored::NameTaken);
     }
     let count: i64 =
         connection.prepare_cached("SELECT count(*) FROM access_tokens")?.query_row([], |row| row.get(0))?;
     if count > ACCESS_TOKENS_MAX as i64 {
         delete(connection, owner, &token.name)?;
-        return Ok(TokenPut::TooMany);
+        return Ok(TokenStored::TooMany);
     }
-    Ok(TokenPut::Added)
+    Ok(TokenStored::Added)
 }
 
-fn list(connection: &Connection) -> SqlResult<Vec<AccessToken>> {
+fn list(connection: &Connection) -> SqlResult<Vec<AccessTokenRow>> {
     let sql = format!("SELECT {COLUMNS} FROM access_tokens ORDER BY owner, name");
     let mut select = connection.prepare_cached(&sql)?;
     let rows = select.query_map([], from_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-fn get(connection: &Connection, token_hash: &[u8]) -> SqlResult<Option<AccessToken>> {
+fn get(connection: &Connection, token_hash: &[u8]) -> SqlResult<Option<AccessTokenRow>> {
     let sql = format!("SELECT {COLUMNS} FROM access_tokens WHERE token_hash = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([token_hash], from_row).optional()?)
 }
@@ -110,9 +110,9 @@ pub(super) fn delete_of(connection: &Connection, username: &str) -> SqlResult<()
     Ok(())
 }
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<AccessToken> {
+fn from_row(row: &Row<'_>) -> rusqlite::Result<AccessTokenRow> {
     let owner: String = row.get(0)?;
-    Ok(AccessToken {
+    Ok(AccessTokenRow {
         owner: (!owner.is_empty()).then_some(owner),
         name: row.get(1)?,
         token_hash: row.get(2)?,

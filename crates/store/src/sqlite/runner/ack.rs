@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::spool::{Places, Spooled};
+use super::spool::{SpoolPosition, SpoolPositions};
 use super::tail;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::group::in_transaction;
-use crate::sqlite::writer::Background;
+use crate::sqlite::writer::BackgroundWork;
 
 /// Acks wait this long at most, so that many become one change.
 pub const ACK_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Acks not yet stored: the greatest per session, so bounded by the number of sessions. They
 /// run in a transaction of their own, since they must get through when new lines do not fit any more.
-pub(super) struct Acks {
+pub(super) struct PendingAcks {
     waiting: Mutex<HashMap<String, u64>>,
-    places: Arc<Places>,
+    places: Arc<SpoolPositions>,
     spool_bytes: Arc<AtomicU64>,
 }
 
-impl Acks {
-    pub(super) fn new(places: Arc<Places>, spool_bytes: Arc<AtomicU64>) -> Self {
+impl PendingAcks {
+    pub(super) fn new(places: Arc<SpoolPositions>, spool_bytes: Arc<AtomicU64>) -> Self {
         Self { waiting: Mutex::new(HashMap::new()), places, spool_bytes }
     }
 
@@ -49,7 +49,7 @@ impl Acks {
         &self,
         connection: &Connection,
         acks: &HashMap<String, u64>,
-    ) -> SqlResult<(Vec<(String, Spooled)>, u64)> {
+    ) -> SqlResult<(Vec<(String, SpoolPosition)>, u64)> {
         in_transaction(connection, || {
             let (mut moved, mut freed) = (Vec::new(), 0);
             for (session_id, seq) in acks {
@@ -67,7 +67,7 @@ impl Acks {
     }
 }
 
-impl Background for Acks {
+impl BackgroundWork for PendingAcks {
     fn is_pending(&self) -> bool {
         !self.lock().is_empty()
     }

@@ -4,10 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::Rewrite;
+use crate::RecordRewrite;
+use crate::sqlite::body_slab::BodySlab;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, cursor_seq, record_seq, seq_of, session_base};
-use crate::sqlite::slab::Slab;
 
 /// A read of the spool ends before the line that would make it greater than this.
 pub const SPOOL_READ_BYTES_MAX: usize = 16 << 20;
@@ -28,7 +28,7 @@ const NEWEST: &str = "SELECT spool_key, line FROM spool WHERE spool_key > ?1 AND
 
 /// A session's place in the spool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spooled {
+pub(super) struct SpoolPosition {
     pub(super) session_key: i64,
     /// Of the lines after `acked_seq`.
     pub(super) bytes: i64,
@@ -39,16 +39,16 @@ pub(super) struct Spooled {
 
 /// Every session's place, as of the last commit: a unit then writes its lines and nothing else.
 #[derive(Default)]
-pub(super) struct Places {
-    by_session: Mutex<HashMap<String, Spooled>>,
+pub(super) struct SpoolPositions {
+    by_session: Mutex<HashMap<String, SpoolPosition>>,
 }
 
-impl Places {
+impl SpoolPositions {
     /// Reads the places, and counts what waits: the bytes in the table are those of the last ack.
     pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
         let mut select = connection.prepare_cached(ALL)?;
         let rows = select.query_map([], |row| Ok((row.get(4)?, spooled(row)?)))?;
-        let mut by_session: HashMap<String, Spooled> = rows.collect::<rusqlite::Result<_>>()?;
+        let mut by_session: HashMap<String, SpoolPosition> = rows.collect::<rusqlite::Result<_>>()?;
         for place in by_session.values_mut() {
             let base = session_base(place.session_key)?;
             place.bytes = size(connection, base + place.acked_seq, base + SEQ_MAX.cast_signed())?;
@@ -61,7 +61,7 @@ impl Places {
         self.lock().values().map(|place| place.bytes.max(0).cast_unsigned()).sum()
     }
 
-    pub(super) fn get(&self, session_id: &str) -> Option<Spooled> {
+    pub(super) fn get(&self, session_id: &str) -> Option<SpoolPosition> {
         self.lock().get(session_id).copied()
     }
 
@@ -71,13 +71,13 @@ impl Places {
         match places.get_mut(session_id) {
             Some(place) => place.bytes += bytes.cast_signed(),
             None => {
-                places.insert(session_id.to_owned(), Spooled::new(session_key, bytes.cast_signed()));
+                places.insert(session_id.to_owned(), SpoolPosition::new(session_key, bytes.cast_signed()));
             }
         }
     }
 
     /// An ack is committed.
-    pub(super) fn set(&self, session_id: &str, place: Spooled) {
+    pub(super) fn set(&self, session_id: &str, place: SpoolPosition) {
         if let Some(known) = self.lock().get_mut(session_id) {
             *known = place;
         }
@@ -87,19 +87,19 @@ impl Places {
         self.lock().remove(session_id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Spooled>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, SpoolPosition>> {
         self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a unit has added to the spool.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Added {
+pub(super) struct AddedLines {
     pub(super) bytes: u64,
     pub(super) session_key: i64,
 }
 
-impl Spooled {
+impl SpoolPosition {
     fn new(session_key: i64, bytes: i64) -> Self {
         Self { session_key, bytes, acked_seq: 0, tail_bytes: 0 }
     }
@@ -108,12 +108,12 @@ impl Spooled {
 /// Adds lines. One that was acked is not added: it may have left the tail already.
 pub(super) fn put(
     connection: &Connection,
-    places: &Places,
+    places: &SpoolPositions,
     session_id: &str,
     lines: &[(u64, Bytes)],
-) -> SqlResult<Added> {
+) -> SqlResult<AddedLines> {
     if lines.is_empty() {
-        return Ok(Added::default());
+        return Ok(AddedLines::default());
     }
     let place = match places.get(session_id) {
         Some(place) => place,
@@ -133,16 +133,16 @@ pub(super) fn put(
             bytes += line.len() as u64;
         }
     }
-    Ok(Added { bytes, session_key: place.session_key })
+    Ok(AddedLines { bytes, session_key: place.session_key })
 }
 
 /// Replaces lines that are still here. They stay as long as they were, because their bytes are counted: a line that would
 /// change its length is left alone.
 pub(super) fn rewrite(
     connection: &Connection,
-    places: &Places,
+    places: &SpoolPositions,
     session_id: &str,
-    rewrites: &[(u64, Rewrite)],
+    rewrites: &[(u64, RecordRewrite)],
 ) -> SqlResult<()> {
     if rewrites.is_empty() {
         return Ok(());
@@ -168,18 +168,22 @@ pub(super) fn rewrite(
 }
 
 /// The place of a session that has none in memory: its first unit, or one whose first is in the same group.
-fn begin(connection: &Connection, session_id: &str) -> SqlResult<Spooled> {
+fn begin(connection: &Connection, session_id: &str) -> SqlResult<SpoolPosition> {
     if let Some(place) = find(connection, session_id)? {
         return Ok(place);
     }
     connection
         .prepare_cached("INSERT INTO spool_sessions (session_id) VALUES (?1)")?
         .execute([session_id])?;
-    Ok(Spooled::new(connection.last_insert_rowid(), 0))
+    Ok(SpoolPosition::new(connection.last_insert_rowid(), 0))
 }
 
 /// Returns the bytes of the lines that waited for their ack.
-pub(super) fn delete_session(connection: &Connection, places: &Places, session_id: &str) -> SqlResult<u64> {
+pub(super) fn delete_session(
+    connection: &Connection,
+    places: &SpoolPositions,
+    session_id: &str,
+) -> SqlResult<u64> {
     let Some(spooled) = find(connection, session_id)? else { return Ok(0) };
     let base = session_base(spooled.session_key)?;
     delete_through(connection, base, SEQ_MAX.cast_signed())?;
@@ -225,7 +229,7 @@ fn lines(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut select = connection.prepare_cached(select)?;
     let mut rows = select.query((after, through, limit))?;
-    let mut slab = Slab::default();
+    let mut slab = BodySlab::default();
     while let Some(row) = rows.next()? {
         let line = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         if !slab.push(seq_of(row.get(0)?), line, SPOOL_READ_BYTES_MAX) {
@@ -242,12 +246,12 @@ pub(super) fn acked(connection: &Connection) -> SqlResult<Vec<(String, u64)>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn find(connection: &Connection, session_id: &str) -> SqlResult<Option<Spooled>> {
+pub(super) fn find(connection: &Connection, session_id: &str) -> SqlResult<Option<SpoolPosition>> {
     Ok(connection.prepare_cached(FIND)?.query_row([session_id], spooled).optional()?)
 }
 
-fn spooled(row: &Row<'_>) -> rusqlite::Result<Spooled> {
-    Ok(Spooled {
+fn spooled(row: &Row<'_>) -> rusqlite::Result<SpoolPosition> {
+    Ok(SpoolPosition {
         session_key: row.get(0)?,
         bytes: row.get(1)?,
         acked_seq: row.get(2)?,

@@ -1,6 +1,6 @@
 use rusqlite::{Connection, OptionalExtension};
 
-use super::spool::{self, Spooled};
+use super::spool::{self, SpoolPosition};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, cursor_seq, seq_of, session_base};
 
@@ -20,7 +20,11 @@ const STORE: &str =
 /// The lines up to and including `seq` wait no longer, and become the tail as far as they fit; returns the place of the
 /// session then and their bytes. An ack reaches no further than the last line that is here: later ones have yet to be
 /// sent.
-pub(super) fn ack(connection: &Connection, spooled: Spooled, seq: u64) -> SqlResult<(Spooled, u64)> {
+pub(super) fn ack(
+    connection: &Connection,
+    spooled: SpoolPosition,
+    seq: u64,
+) -> SqlResult<(SpoolPosition, u64)> {
     let base = session_base(spooled.session_key)?;
     let last = last_seq(connection, base)?;
     let acked_seq = cursor_seq(seq).min(last);
@@ -33,15 +37,15 @@ pub(super) fn ack(connection: &Connection, spooled: Spooled, seq: u64) -> SqlRes
         spool::size(connection, base + spooled.acked_seq, base + acked_seq)?
     };
     let (bytes, tail_bytes) = (spooled.bytes - freed, spooled.tail_bytes + freed);
-    let acked = Spooled { bytes, acked_seq, tail_bytes, ..spooled };
+    let acked = SpoolPosition { bytes, acked_seq, tail_bytes, ..spooled };
     let tail_bytes = trim(connection, base, last, &acked)?;
     connection.prepare_cached(STORE)?.execute((acked.session_key, bytes, acked_seq, tail_bytes))?;
-    Ok((Spooled { tail_bytes, ..acked }, freed.max(0).cast_unsigned()))
+    Ok((SpoolPosition { tail_bytes, ..acked }, freed.max(0).cast_unsigned()))
 }
 
 /// Deletes what is beyond the bounds; returns the bytes of the tail that is left. Each line is looked at once, when
 /// it goes, so the cost of an ack does not depend on how long the tail is.
-fn trim(connection: &Connection, base: i64, last: i64, acked: &Spooled) -> SqlResult<i64> {
+fn trim(connection: &Connection, base: i64, last: i64, acked: &SpoolPosition) -> SqlResult<i64> {
     let mut through = (last - TAIL_LINES_MAX.cast_signed()).clamp(0, acked.acked_seq);
     let mut tail_bytes = acked.tail_bytes - spool::size(connection, base, base + through)?;
     let bytes_max = TAIL_BYTES_MAX.cast_signed() - acked.bytes;

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use crate::Rewrite;
+use crate::RecordRewrite;
 
 /// A session as its runner keeps it. Times are unix milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct RunnerBatch {
     /// Request ids; applied after `approvals_put`.
     pub approvals_delete: Vec<String>,
     /// Lines that are replaced by what this makes of them, as far as they are here; applied after `spool`.
-    pub rewrites: Vec<(u64, Rewrite)>,
+    pub rewrites: Vec<(u64, RecordRewrite)>,
     /// Inputs that were taken and then refused: their names may come again.
     pub inputs_delete: Vec<String>,
     /// Images of inputs that were accepted, by a name of the caller's.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use qd_link::client::{CallError, MuxClient, Request};
+use qd_link::client::{CallError, ClientRequest, MuxClient};
 use qd_testkit::seeded_random::SeededRandom;
 use qd_wire::command::{
     ImageAttachment, InputResponseParams, NoParams, PromptParams, SessionConfig, SessionCreateParams,
@@ -213,7 +213,7 @@ impl Actor<'_> {
             value: Some(value.clone()),
             ..InputResponseParams::default()
         };
-        let request = Request::session(session.clone(), Command::InputResponse(params));
+        let request = ClientRequest::session(session.clone(), Command::InputResponse(params));
         if let Some(response) = self.call(mux, &request, &request_id).await {
             let text = format!("answer to {request_id}: {} {:?}", response.success, response.error);
             trace::note(self.state.name, &text);
@@ -227,13 +227,13 @@ impl Actor<'_> {
     async fn abort(&self, mux: &MuxClient) {
         let Some(session) = self.any_session() else { return };
         trace::note(self.state.name, &format!("abort {session}"));
-        let request = Request::session(session, Command::Abort(NoParams {}));
+        let request = ClientRequest::session(session, Command::Abort(NoParams {}));
         self.call(mux, &request, "abort").await;
     }
 
     /// What lists say of runners and sessions.
     async fn look(&self, mux: &MuxClient) {
-        let runners = Request::system(Command::GetRunners(NoParams {}));
+        let runners = ClientRequest::system(Command::GetRunners(NoParams {}));
         if let Some(response) = self.call(mux, &runners, "get_runners").await
             && let Ok(data) = serde_json::from_value::<RunnersData>(response.data.unwrap_or_default())
         {
@@ -241,7 +241,7 @@ impl Actor<'_> {
             oracle.runners =
                 data.runners.iter().map(|it| (it.runner_id.clone(), format!("{:?}", it.status))).collect();
         }
-        let sessions = Request::system(Command::ListSessions(NoParams {}));
+        let sessions = ClientRequest::system(Command::ListSessions(NoParams {}));
         if let Some(response) = self.call(mux, &sessions, "list_sessions").await
             && let Ok(data) = serde_json::from_value::<SessionsData>(response.data.unwrap_or_default())
         {
@@ -252,7 +252,7 @@ impl Actor<'_> {
     }
 
     /// An answer, or none: then the client gives up its connection and will ask again on the next.
-    async fn call(&self, mux: &MuxClient, request: &Request, what: &str) -> Option<CommandResponse> {
+    async fn call(&self, mux: &MuxClient, request: &ClientRequest, what: &str) -> Option<CommandResponse> {
         let is_creation = matches!(request.command(), Command::SessionCreate(_));
         let answer = async {
             if is_creation { self.create_in_order(mux, request).await } else { mux.call(request).await }
@@ -280,7 +280,7 @@ impl Actor<'_> {
     async fn create_in_order(
         &self,
         mux: &MuxClient,
-        request: &Request,
+        request: &ClientRequest,
     ) -> Result<CommandResponse, CallError> {
         let (sender, receiver) = oneshot::channel();
         let id = mux.post(request).await?;
@@ -293,7 +293,7 @@ fn image() -> ImageAttachment {
     ImageAttachment { data: IMAGE_DATA.to_owned(), media_type: "image/png".to_owned() }
 }
 
-fn request(submission: &Submission, seed: u64) -> Request {
+fn request(submission: &Submission, seed: u64) -> ClientRequest {
     let text = |script: &str| format!("{script} {}", submission.key);
     let client_id = Some(submission.key.clone());
     let images = |has_image: bool| has_image.then(|| vec![image()]);
@@ -323,7 +323,7 @@ fn request(submission: &Submission, seed: u64) -> Request {
         SubmissionKind::Close => Command::SessionClose(NoParams {}),
         SubmissionKind::Restart => Command::SessionRestart(NoParams {}),
     };
-    let request = Request::session(&submission.session, command).idempotency_key(&submission.key);
+    let request = ClientRequest::session(&submission.session, command).idempotency_key(&submission.key);
     match &submission.kind {
         SubmissionKind::Create { runner } => request.runner(runner),
         _ => request,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use qd_link::client::{Frame, FrameKind, FrameQueue, MuxClient, Request};
+use qd_link::client::{ClientRequest, Frame, FrameKind, FrameQueue, MuxClient};
 use qd_wire::command::{NoParams, SessionAttachParams};
 use qd_wire::data::{AttachData, SessionCreatedData};
 use qd_wire::{Command, CommandResponse};
@@ -97,7 +97,7 @@ impl Connection<'_> {
                 .borrow_mut()
                 .insert(session.clone(), SessionView::new(self.state.name, &session, false));
         }
-        let request = Request::session(&session, Command::SessionAttach(SessionAttachParams { after }));
+        let request = ClientRequest::session(&session, Command::SessionAttach(SessionAttachParams { after }));
         // A closed connection shows itself at the next frame.
         if let Ok(id) = self.frames.client().post(&request).await {
             self.awaited.insert(id, (session, after));
@@ -116,7 +116,7 @@ impl Connection<'_> {
         if let Some(view) = self.state.views.borrow_mut().get_mut(&session) {
             view.detach();
         }
-        let request = Request::session(&session, Command::SessionDetach(NoParams {}));
+        let request = ClientRequest::session(&session, Command::SessionDetach(NoParams {}));
         // A closed connection shows itself at the next frame.
         let _posted = self.frames.client().post(&request).await;
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use qd_link::client::{AttachError, Attachment, CallError, Start, Update};
+use qd_link::client::{AttachError, AttachStart, Attachment, AttachmentUpdate, CallError};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{ClientState, connect_options};
@@ -30,7 +30,7 @@ pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
 async fn follow(world: &World, state: &ClientState, session: &str, until: Instant) {
     let name = format!("{}l", state.name);
     let mut random = SeededRandom::new(state.random.borrow_mut().next(), "backoff");
-    let start = Start::Attach { session_id: session.to_owned(), after: None };
+    let start = AttachStart::Attach { session_id: session.to_owned(), after: None };
     let opened = Attachment::open(connect_options(world), start, Box::new(move || random.next())).await;
     let mut attachment = match opened {
         Ok(attachment) => attachment,
@@ -58,24 +58,24 @@ fn ended(name: &str, session: &str, error: &AttachError) {
     }
 }
 
-fn take(world: &World, state: &ClientState, name: &str, session: &str, update: &Update) {
+fn take(world: &World, state: &ClientState, name: &str, session: &str, update: &AttachmentUpdate) {
     let mut views = state.library.borrow_mut();
     let Some(view) = views.get_mut(session) else { return };
     match update {
-        Update::Attached(attach) => {
+        AttachmentUpdate::Attached(attach) => {
             trace::note(name, &format!("{session} attached: {:?} at {}", attach.resume, attach.seq));
             view.reattached(attach);
         }
-        Update::Event { event, frame } => {
+        AttachmentUpdate::Event { event, frame } => {
             if let (Some(seq), Some(frame)) = (event.seq, frame) {
                 let hash = world.bodies.hash(frame.text());
                 world.oracle.borrow_mut().shown(name, session, seq, hash);
             }
             view.event(event);
         }
-        Update::Disconnected { reason, .. } => {
+        AttachmentUpdate::Disconnected { reason, .. } => {
             trace::note(name, &format!("{session} disconnected: {reason}"));
         }
-        Update::System(_) => {}
+        AttachmentUpdate::System(_) => {}
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use qd_wire::CodedError;
 
-use super::kept::Record;
-use super::lanes::{Place, is_birth};
-use super::{Admission, Outcome, Submission, Token, words};
+use super::lanes::{LanePlace, is_birth};
+use super::remembered_commands::RememberedCommand;
+use super::{Admission, PiServerOutcome, PiServerSubmission, SubmissionToken, error_texts};
 
 /// How far a command is.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum CommandPhase {
     /// It waits for its turn.
     Queued,
     /// It had its turn, and waits for other commands where it is in nobody's way.
@@ -21,15 +21,15 @@ pub(super) enum Phase {
     /// It is being done.
     Executing,
     /// Its outcome is decided and being stored.
-    Storing { outcome: Arc<Outcome>, finished_at: i64 },
+    Storing { outcome: Arc<PiServerOutcome>, finished_at: i64 },
 }
 
 /// A command another one waits for.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct DependencyWait {
     /// Its name in `depends_on`.
     pub(super) name: usize,
-    pub(super) on: Token,
+    pub(super) on: SubmissionToken,
     pub(super) state: WaitState,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum WaitState {
 
 /// What becomes of a command that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum CommandFate {
     /// Its outcome is stored and replayed.
     Kept,
     /// Whoever repeats it takes it up again.
@@ -53,44 +53,44 @@ pub(super) enum Fate {
 
 /// The same command sent again while it is in flight.
 #[derive(Debug)]
-pub(super) struct Joined {
-    pub(super) submission: Submission,
+pub(super) struct JoinedRepeat {
+    pub(super) submission: PiServerSubmission,
     /// Whether it has an id that nobody had used.
     pub(super) id_is_new: bool,
 }
 
 /// One admitted command that is not announced yet.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) submission: Submission,
-    /// With its scope, as [`words::scoped`] writes it.
+pub(super) struct AdmittedCommand {
+    pub(super) submission: PiServerSubmission,
+    /// With its scope, as [`error_texts::scoped`] writes it.
     pub(super) key: Option<Box<str>>,
-    pub(super) place: Place,
-    pub(super) phase: Phase,
+    pub(super) place: LanePlace,
+    pub(super) phase: CommandPhase,
     pub(super) started: bool,
     pub(super) accepted_at: i64,
     /// Whether it has a lane for itself.
     pub(super) holds_lane: bool,
     /// Whether its dependencies are known to be met or waited for.
     pub(super) evaluated: bool,
-    pub(super) waits: Vec<Wait>,
+    pub(super) waits: Vec<DependencyWait>,
     /// When its time is over, in whatever phase.
     pub(super) deadline: Option<i64>,
     pub(super) wait_deadline: Option<i64>,
     /// The one in doubt that it takes up.
-    pub(super) taken_up: Option<Box<Record>>,
+    pub(super) taken_up: Option<Box<RememberedCommand>>,
     /// Whether its own id is not that of the one it takes up.
     pub(super) id_is_alias: bool,
-    pub(super) joined: Vec<Joined>,
-    pub(super) dependents: BTreeSet<Token>,
+    pub(super) joined: Vec<JoinedRepeat>,
+    pub(super) dependents: BTreeSet<SubmissionToken>,
 }
 
-impl Command {
+impl AdmittedCommand {
     pub(super) fn new(
         now: i64,
-        submission: Submission,
+        submission: PiServerSubmission,
         deadline: Option<i64>,
-        taken_up: Option<Box<Record>>,
+        taken_up: Option<Box<RememberedCommand>>,
     ) -> Self {
         let key = scoped_key(&submission);
         let is_identified = submission.id.is_some() || submission.key.is_some();
@@ -98,12 +98,12 @@ impl Command {
         // One that is taken up goes on where it was: a session minted for the repeat is not its own.
         let session = taken_up.as_ref().and_then(|record| record.session_id.as_deref());
         let session = session.or(submission.session_id.as_deref());
-        let place = Place::new(submission.spec, session, is_written_first);
-        Command {
+        let place = LanePlace::new(submission.spec, session, is_written_first);
+        AdmittedCommand {
             submission,
             key,
             place,
-            phase: Phase::Queued,
+            phase: CommandPhase::Queued,
             started: false,
             accepted_at: now,
             holds_lane: false,
@@ -135,19 +135,19 @@ impl Command {
     }
 
     /// What becomes of it with this outcome.
-    pub(super) fn fate(&self, outcome: &Outcome) -> Fate {
-        let is_executing = matches!(self.phase, Phase::Executing);
+    pub(super) fn fate(&self, outcome: &PiServerOutcome) -> CommandFate {
+        let is_executing = matches!(self.phase, CommandPhase::Executing);
         if !self.is_identified() {
-            Fate::Forgotten
+            CommandFate::Forgotten
         } else if self.taken_up.is_some() && !(is_executing && outcome.settled) {
             // What it did before it was cut off is as little known as before.
-            Fate::InDoubt
+            CommandFate::InDoubt
         } else if outcome.settled {
-            Fate::Kept
+            CommandFate::Kept
         } else if self.is_durable() && is_executing {
-            Fate::InDoubt
+            CommandFate::InDoubt
         } else {
-            Fate::Forgotten
+            CommandFate::Forgotten
         }
     }
 
@@ -163,7 +163,9 @@ impl Command {
     /// The first dependency that failed, as an error.
     pub(super) fn failed_wait(&self) -> Option<CodedError> {
         self.waits.iter().find_map(|wait| match &wait.state {
-            WaitState::Failed(error) => Some(words::dependency_failed(self.dependency(wait.name), error)),
+            WaitState::Failed(error) => {
+                Some(error_texts::dependency_failed(self.dependency(wait.name), error))
+            }
             WaitState::Pending | WaitState::Met => None,
         })
     }
@@ -185,6 +187,6 @@ impl Command {
 }
 
 /// A submission's key with its scope.
-pub(super) fn scoped_key(submission: &Submission) -> Option<Box<str>> {
-    submission.key.as_deref().map(|key| words::scoped(Admission::scope(submission), key))
+pub(super) fn scoped_key(submission: &PiServerSubmission) -> Option<Box<str>> {
+    submission.key.as_deref().map(|key| error_texts::scoped(Admission::scope(submission), key))
 }

@@ -10,15 +10,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use qd_wire::command_table::Lane as Declared;
+use qd_wire::command_table::{CommandClass, Lane as Declared, class_of};
 use qd_wire::pi_server::CommandSpec;
 
-use super::Token;
+use super::SubmissionToken;
 
 /// Where a command waits for its turn.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    kind: Kind,
+pub(super) struct LanePlace {
+    kind: LaneUse,
     /// `None`: it is about no session, and waits for nobody.
     session: Option<Arc<str>>,
     /// Whether it waits until the rows of earlier commands are written. One that is written itself need not: rows
@@ -27,7 +27,7 @@ pub(super) struct Place {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LaneUse {
     /// Among the session's work.
     Work,
     /// In no lane, but after the birth of its session.
@@ -36,15 +36,15 @@ enum Kind {
     End,
 }
 
-impl Place {
-    pub(super) fn new(spec: &CommandSpec, session: Option<&str>, is_written_first: bool) -> Place {
+impl LanePlace {
+    pub(super) fn new(spec: &CommandSpec, session: Option<&str>, is_written_first: bool) -> LanePlace {
         let kind = match spec.lane {
             // A client that sends a shell command and then a prompt means this order.
-            Declared::Session | Declared::Shell => Kind::Work,
-            Declared::Control if spec.canonical == "session.close" => Kind::End,
-            Declared::Control | Declared::Read | Declared::Service => Kind::Beside,
+            Declared::Session | Declared::Shell => LaneUse::Work,
+            Declared::Control if class_of(spec.canonical) == CommandClass::Close => LaneUse::End,
+            Declared::Control | Declared::Read | Declared::Service => LaneUse::Beside,
         };
-        Place {
+        LanePlace {
             kind,
             session: session.map(Into::into),
             after_rows: spec.lane != Declared::Read && !is_written_first,
@@ -52,56 +52,56 @@ impl Place {
     }
 
     /// Whether both are in one lane: one command at a time.
-    pub(super) fn shares_lane(&self, other: &Place) -> bool {
-        self.kind == Kind::Work && other.kind == Kind::Work && self.session == other.session
+    pub(super) fn shares_lane(&self, other: &LanePlace) -> bool {
+        self.kind == LaneUse::Work && other.kind == LaneUse::Work && self.session == other.session
     }
 
     /// Whether a command is there until it is over, and not only until its turn.
     pub(super) fn is_held(&self) -> bool {
-        self.kind != Kind::Beside
+        self.kind != LaneUse::Beside
     }
 }
 
 /// Whether a command brings its session into being.
 pub(super) fn is_birth(spec: &CommandSpec) -> bool {
-    spec.canonical == "session.create"
+    class_of(spec.canonical) == CommandClass::Create
 }
 
 /// The lanes of all sessions that have something in them.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    sessions: HashMap<Arc<str>, Session>,
+    sessions: HashMap<Arc<str>, SessionLanes>,
 }
 
 #[derive(Debug, Default)]
-struct Session {
-    work: Lane,
+struct SessionLanes {
+    work: WorkLane,
     /// Commands in the work lane, queued or at their turn, that bring the session into being.
-    births: BTreeSet<Token>,
+    births: BTreeSet<SubmissionToken>,
     /// Commands, waiting or at their turn, that end the session.
-    ends: BTreeSet<Token>,
+    ends: BTreeSet<SubmissionToken>,
     /// Commands whose rows are being written.
-    rows: BTreeSet<Token>,
+    rows: BTreeSet<SubmissionToken>,
     /// Commands beside the lane that wait for a birth or for rows.
-    held_back: BTreeSet<Token>,
+    held_back: BTreeSet<SubmissionToken>,
 }
 
 #[derive(Debug, Default)]
-struct Lane {
-    queue: BTreeSet<Token>,
-    holder: Option<Token>,
+struct WorkLane {
+    queue: BTreeSet<SubmissionToken>,
+    holder: Option<SubmissionToken>,
 }
 
-impl Lane {
+impl WorkLane {
     fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.holder.is_none()
     }
 
-    fn is_turn_of(&self, token: Token) -> bool {
+    fn is_turn_of(&self, token: SubmissionToken) -> bool {
         self.holder.is_none() && self.queue.first() == Some(&token)
     }
 
-    fn remove(&mut self, token: Token) {
+    fn remove(&mut self, token: SubmissionToken) {
         if self.holder == Some(token) {
             self.holder = None;
         } else {
@@ -110,68 +110,69 @@ impl Lane {
     }
 
     /// Who may have become first.
-    fn next(&self) -> Option<Token> {
+    fn next(&self) -> Option<SubmissionToken> {
         if self.holder.is_some() { None } else { self.queue.first().copied() }
     }
 }
 
-impl Session {
+impl SessionLanes {
     fn is_empty(&self) -> bool {
         let sets = [&self.births, &self.ends, &self.rows, &self.held_back];
         self.work.is_empty() && sets.into_iter().all(BTreeSet::is_empty)
     }
 
     /// Whether nothing outside of its own lane keeps a command back.
-    fn is_open(&self, place: &Place, token: Token) -> bool {
-        let none_before = |tokens: &BTreeSet<Token>| tokens.first().is_none_or(|first| *first > token);
-        (place.kind == Kind::Work || none_before(&self.births))
+    fn is_open(&self, place: &LanePlace, token: SubmissionToken) -> bool {
+        let none_before =
+            |tokens: &BTreeSet<SubmissionToken>| tokens.first().is_none_or(|first| *first > token);
+        (place.kind == LaneUse::Work || none_before(&self.births))
             && (!self.births.contains(&token) || none_before(&self.ends))
             && (!place.after_rows || none_before(&self.rows))
     }
 
     /// Those that may be able to go on when something of this session is over.
-    fn wake(&self, ready: &mut BTreeSet<Token>) {
+    fn wake(&self, ready: &mut BTreeSet<SubmissionToken>) {
         ready.extend(self.work.next());
-        let next_birth = self.births.first().copied().unwrap_or(Token::MAX);
+        let next_birth = self.births.first().copied().unwrap_or(SubmissionToken::MAX);
         ready.extend(self.held_back.range(..next_birth));
     }
 }
 
 impl Lanes {
     /// Lines up; order of arrival counts, not of lining up.
-    pub(super) fn enter(&mut self, place: &Place, token: Token, birth: bool) {
+    pub(super) fn enter(&mut self, place: &LanePlace, token: SubmissionToken, birth: bool) {
         let Some(name) = &place.session else { return };
         // Most commands beside the lane find nothing to wait for.
-        if place.kind == Kind::Beside && !self.sessions.contains_key(name) {
+        if place.kind == LaneUse::Beside && !self.sessions.contains_key(name) {
             return;
         }
         let session = self.sessions.entry(name.clone()).or_default();
         match place.kind {
-            Kind::Work => {
+            LaneUse::Work => {
                 session.work.queue.insert(token);
                 if birth {
                     session.births.insert(token);
                 }
             }
-            Kind::End => {
+            LaneUse::End => {
                 session.ends.insert(token);
                 session.held_back.insert(token);
             }
-            Kind::Beside if !session.is_open(place, token) => _ = session.held_back.insert(token),
-            Kind::Beside => {}
+            LaneUse::Beside if !session.is_open(place, token) => _ = session.held_back.insert(token),
+            LaneUse::Beside => {}
         }
     }
 
     /// Gives a command its turn if it has come; a place that is held is then its own until [`Lanes::leave`].
-    pub(super) fn take_turn(&mut self, place: &Place, token: Token) -> bool {
+    pub(super) fn take_turn(&mut self, place: &LanePlace, token: SubmissionToken) -> bool {
         let Some(name) = &place.session else { return true };
         let Some(session) = self.sessions.get_mut(name) else { return true };
         if !session.is_open(place, token) {
             return false;
         }
         let lane = match place.kind {
-            Kind::Work => &mut session.work,
-            Kind::Beside | Kind::End => {
+            LaneUse::Work => &mut session.work,
+            LaneUse::Beside | LaneUse::End => {
                 if session.held_back.remove(&token) && session.is_empty() {
                     self.sessions.remove(name);
                 }
@@ -187,14 +188,19 @@ impl Lanes {
     }
 
     /// The row of a command at its turn is being written.
-    pub(super) fn begin_row(&mut self, place: &Place, token: Token) {
+    pub(super) fn begin_row(&mut self, place: &LanePlace, token: SubmissionToken) {
         if let Some(name) = &place.session {
             self.sessions.entry(name.clone()).or_default().rows.insert(token);
         }
     }
 
     /// The row is written, or never will be; `ready` gets those that may go on by that.
-    pub(super) fn end_row(&mut self, place: &Place, token: Token, ready: &mut BTreeSet<Token>) {
+    pub(super) fn end_row(
+        &mut self,
+        place: &LanePlace,
+        token: SubmissionToken,
+        ready: &mut BTreeSet<SubmissionToken>,
+    ) {
         let Some(name) = &place.session else { return };
         let Some(session) = self.sessions.get_mut(name) else { return };
         if session.rows.remove(&token) {
@@ -206,23 +212,28 @@ impl Lanes {
     }
 
     /// Goes away from wherever it stood; `ready` gets those whose turn may have come by that.
-    pub(super) fn leave(&mut self, place: &Place, token: Token, ready: &mut BTreeSet<Token>) {
+    pub(super) fn leave(
+        &mut self,
+        place: &LanePlace,
+        token: SubmissionToken,
+        ready: &mut BTreeSet<SubmissionToken>,
+    ) {
         let Some(name) = &place.session else { return };
         let Some(session) = self.sessions.get_mut(name) else { return };
         match place.kind {
-            Kind::Work => {
+            LaneUse::Work => {
                 session.work.remove(token);
                 ready.extend(session.work.next());
                 if session.births.remove(&token) {
                     session.wake(ready);
                 }
             }
-            Kind::End => {
+            LaneUse::End => {
                 session.ends.remove(&token);
                 session.held_back.remove(&token);
                 ready.extend(session.work.next());
             }
-            Kind::Beside => _ = session.held_back.remove(&token),
+            LaneUse::Beside => _ = session.held_back.remove(&token),
         }
         if session.is_empty() {
             self.sessions.remove(name);

@@ -1,11 +1,11 @@
 //! Random sequences of commands against a small model of sections 7 to 11: the same is done in the same order with
 //! the same outcomes, and everything that is accepted is finished exactly once.
 
+mod bounds;
 mod choices;
-mod item;
+mod command;
 mod kinds;
 mod model;
-mod room;
 mod sessions;
 mod world;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::RngAlgorithm;
 
-use super::Submission;
+use super::PiServerSubmission;
 use choices::{Choices, limits};
 use kinds::KINDS;
 use world::World;
@@ -28,10 +28,10 @@ const SHARES: u32 = 4;
 /// What happened in some sequences, and how often.
 type Seen = BTreeMap<&'static str, usize>;
 
-fn no_fault(_: &mut Submission) {}
+fn no_fault(_: &mut PiServerSubmission) {}
 
 /// One sequence, with bounds of its own.
-fn play(bounds: u64, choices: &[u64], fault: fn(&mut Submission)) -> Result<Seen, String> {
+fn play(bounds: u64, choices: &[u64], fault: fn(&mut PiServerSubmission)) -> Result<Seen, String> {
     let mut world = World::new(limits(&mut Choices(bounds)), fault);
     for choice in choices {
         world.act(Choices(*choice))?;
@@ -69,7 +69,7 @@ macro_rules! shares {
 shares! { random_sequences_share_1 random_sequences_share_2 random_sequences_share_3 random_sequences_share_4 }
 
 /// How many of some sequences go wrong with a fault, and what happened in the others.
-fn played(fault: fn(&mut Submission)) -> (usize, Seen) {
+fn played(fault: fn(&mut PiServerSubmission)) -> (usize, Seen) {
     let mut choices = Choices(1);
     let mut wrong = 0;
     let mut all = Seen::new();
@@ -105,7 +105,7 @@ fn a_replay_without_fingerprints_is_found() {
 /// As if commands of one session did not wait for each other.
 #[test]
 fn a_broken_lane_is_found() {
-    let no_lane = |submission: &mut Submission| {
+    let no_lane = |submission: &mut PiServerSubmission| {
         let alone = format!("{}-{}", submission.session_id.take().unwrap_or_default(), submission.token);
         submission.session_id = Some(alone);
         submission.names_session = false;

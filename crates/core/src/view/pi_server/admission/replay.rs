@@ -5,51 +5,56 @@ use std::sync::Arc;
 
 use qd_wire::{CodedError, ErrorCode};
 
-use super::command::{Command, Joined, scoped_key};
-use super::identities::Holder;
-use super::kept::{Record, Slot};
-use super::rate::Exceeded;
+use super::command::{AdmittedCommand, JoinedRepeat, scoped_key};
+use super::identities::IdentityHolder;
+use super::rate::ExceededRate;
+use super::remembered_commands::{OutcomeSlot, RememberedCommand};
 use super::timers::{Timer, after};
-use super::{Admission, Effect, Outcome, Submission, Token, words};
+use super::{Admission, AdmissionEffect, PiServerOutcome, PiServerSubmission, SubmissionToken, error_texts};
 
 /// What an identity says about a submission.
-enum Known {
+enum IdentityMatch {
     /// Nothing: it is a new command.
     No,
     /// It was used for something else.
     Conflict(CodedError),
     /// The same command is in flight.
-    Join(Token),
+    Join(SubmissionToken),
     /// The same command is over.
-    Replay(Arc<Outcome>),
+    Replay(Arc<PiServerOutcome>),
     /// The same command was cut off.
-    InDoubt(Slot),
+    InDoubt(OutcomeSlot),
     /// The same command was cut off so long ago that it cannot be taken up.
     TooOld,
 }
 
 impl Admission {
-    pub(super) fn admit(&mut self, now: i64, submission: Submission, effects: &mut Vec<Effect>) {
+    pub(super) fn admit(
+        &mut self,
+        now: i64,
+        submission: PiServerSubmission,
+        effects: &mut Vec<AdmissionEffect>,
+    ) {
         let busy = self.is_busy(&submission.principal);
         let in_doubt = match self.known(now, &submission) {
-            Known::No => None,
-            Known::InDoubt(slot) => Some(slot),
-            Known::Conflict(error) => return reject(submission.token, error, effects),
-            Known::Replay(outcome) => return self.replay(now, submission, outcome, effects),
-            Known::TooOld => {
-                let outcome = Arc::new(words::too_old(submission.spec.name));
+            IdentityMatch::No => None,
+            IdentityMatch::InDoubt(slot) => Some(slot),
+            IdentityMatch::Conflict(error) => return reject(submission.token, error, effects),
+            IdentityMatch::Replay(outcome) => return self.replay(now, submission, outcome, effects),
+            IdentityMatch::TooOld => {
+                let outcome = Arc::new(error_texts::too_old(submission.spec.name));
                 let token = submission.token;
-                return effects.push(Effect::Announce { token, outcome, replayed: true });
+                return effects.push(AdmissionEffect::Announce { token, outcome, replayed: true });
             }
-            Known::Join(_) if busy => return self.reject_busy(submission.token, effects),
-            Known::Join(token) => return self.join(submission, token),
+            IdentityMatch::Join(_) if busy => return self.reject_busy(submission.token, effects),
+            IdentityMatch::Join(token) => return self.join(submission, token),
         };
         let (principal, bucket) = (&submission.principal, submission.spec.bucket);
         if let Err(exceeded) = self.rates.admit(now, principal, bucket, submission.named_session(), !busy) {
             match exceeded {
-                Exceeded::Bucket { .. } => self.counters.rate += 1,
-                Exceeded::Global { .. } => self.counters.global_rate += 1,
-                Exceeded::UiResponse { .. } => self.counters.ui_rate += 1,
+                ExceededRate::Bucket { .. } => self.counters.rate += 1,
+                ExceededRate::Global { .. } => self.counters.global_rate += 1,
+                ExceededRate::UiResponse { .. } => self.counters.ui_rate += 1,
             }
             let error = ErrorCode::RateLimited.with(exceeded.to_string());
             return reject(submission.token, error, effects);
@@ -61,7 +66,7 @@ impl Admission {
     }
 
     /// Looks at the key first, then at the id.
-    fn known(&self, now: i64, submission: &Submission) -> Known {
+    fn known(&self, now: i64, submission: &PiServerSubmission) -> IdentityMatch {
         let principal = &submission.principal;
         if let (Some(key), Some(name)) = (scoped_key(submission), &submission.key)
             && let Some(holder) = self.identities.key(now, principal, &key)
@@ -73,59 +78,72 @@ impl Admission {
         {
             return self.compare(now, submission, holder, "id", id);
         }
-        Known::No
+        IdentityMatch::No
     }
 
-    fn compare(&self, now: i64, submission: &Submission, holder: Holder, what: &str, name: &str) -> Known {
+    fn compare(
+        &self,
+        now: i64,
+        submission: &PiServerSubmission,
+        holder: IdentityHolder,
+        what: &str,
+        name: &str,
+    ) -> IdentityMatch {
         let (fingerprint, before, same) = match holder {
-            Holder::InFlight(token) => match self.commands.get(&token) {
+            IdentityHolder::InFlight(token) => match self.commands.get(&token) {
                 Some(command) => {
                     let submission = &command.submission;
-                    (&submission.fingerprint, submission.spec.name, Known::Join(token))
+                    (&submission.fingerprint, submission.spec.name, IdentityMatch::Join(token))
                 }
-                None => return Known::No,
+                None => return IdentityMatch::No,
             },
-            Holder::Kept(slot) => match self.identities.record(slot) {
+            IdentityHolder::Kept(slot) => match self.identities.record(slot) {
                 Some(record) => {
                     let same = match &record.outcome {
-                        Some(outcome) => Known::Replay(outcome.clone()),
-                        None if record.is_too_old(now) => Known::TooOld,
-                        None => Known::InDoubt(slot),
+                        Some(outcome) => IdentityMatch::Replay(outcome.clone()),
+                        None if record.is_too_old(now) => IdentityMatch::TooOld,
+                        None => IdentityMatch::InDoubt(slot),
                     };
                     (&record.fingerprint, record.command.as_ref(), same)
                 }
-                None => return Known::No,
+                None => return IdentityMatch::No,
             },
         };
         if *fingerprint == submission.fingerprint {
             same
         } else {
-            Known::Conflict(words::conflict(what, name, before, submission.spec.name))
+            IdentityMatch::Conflict(error_texts::conflict(what, name, before, submission.spec.name))
         }
     }
 
-    fn replay(&mut self, now: i64, submission: Submission, outcome: Arc<Outcome>, effects: &mut Vec<Effect>) {
+    fn replay(
+        &mut self,
+        now: i64,
+        submission: PiServerSubmission,
+        outcome: Arc<PiServerOutcome>,
+        effects: &mut Vec<AdmissionEffect>,
+    ) {
         let token = submission.token;
         if self.id_is_unused(&submission) {
             self.keep_alias(now, &submission, &outcome, effects);
         }
-        effects.push(Effect::Announce { token, outcome, replayed: true });
+        effects.push(AdmissionEffect::Announce { token, outcome, replayed: true });
     }
 
     /// Waits for the same command in flight. An id nobody has used stands for it from now on.
-    fn join(&mut self, submission: Submission, token: Token) {
+    fn join(&mut self, submission: PiServerSubmission, token: SubmissionToken) {
         let id_is_new = self.id_is_unused(&submission);
         if let Some(id) = submission.id.as_ref().filter(|_| id_is_new) {
             self.identities.set_id(&submission.principal, id, token);
         }
         let Some(command) = self.commands.get_mut(&token) else { return };
         let principal = submission.principal.clone();
-        command.joined.push(Joined { submission, id_is_new });
+        command.joined.push(JoinedRepeat { submission, id_is_new });
         self.in_flight += 1;
         *self.in_flight_of.entry(principal).or_default() += 1;
     }
 
-    fn id_is_unused(&self, submission: &Submission) -> bool {
+    fn id_is_unused(&self, submission: &PiServerSubmission) -> bool {
         let id = submission.id.as_ref();
         id.is_some_and(|id| self.identities.id(&submission.principal, id).is_none())
     }
@@ -135,20 +153,20 @@ impl Admission {
     pub(super) fn keep_alias(
         &mut self,
         now: i64,
-        submission: &Submission,
-        outcome: &Arc<Outcome>,
-        effects: &mut Vec<Effect>,
+        submission: &PiServerSubmission,
+        outcome: &Arc<PiServerOutcome>,
+        effects: &mut Vec<AdmissionEffect>,
     ) {
         let (token, uid) = (submission.token, submission.uid.clone());
-        effects.push(Effect::Store { token, uid, outcome: outcome.clone(), wait: false });
-        self.identities.keep(now, Record::of(submission, now, now, Some(outcome)));
+        effects.push(AdmissionEffect::Store { token, uid, outcome: outcome.clone(), wait: false });
+        self.identities.keep(now, RememberedCommand::of(submission, now, now, Some(outcome)));
     }
 
-    fn register(&mut self, now: i64, submission: Submission, in_doubt: Option<Slot>) {
+    fn register(&mut self, now: i64, submission: PiServerSubmission, in_doubt: Option<OutcomeSlot>) {
         let token = submission.token;
         let deadline = submission.timeout_ms.map(|ms| after(now, ms));
         let taken_up = in_doubt.and_then(|slot| self.identities.take_up(slot, token)).map(Box::new);
-        let mut command = Command::new(now, submission, deadline, taken_up);
+        let mut command = AdmittedCommand::new(now, submission, deadline, taken_up);
         let principal = &command.submission.principal;
         if let Some(id) = &command.submission.id
             && (in_doubt.is_none() || self.identities.id(principal, id).is_none())
@@ -176,14 +194,14 @@ impl Admission {
         self.in_flight >= self.limits.in_flight_max || own >= self.limits.in_flight_per_principal_max
     }
 
-    fn reject_busy(&mut self, token: Token, effects: &mut Vec<Effect>) {
+    fn reject_busy(&mut self, token: SubmissionToken, effects: &mut Vec<AdmissionEffect>) {
         self.counters.busy += 1;
-        reject(token, words::busy(), effects);
+        reject(token, error_texts::busy(), effects);
     }
 }
 
 /// Refused at the door: nothing is stored, and the identity stays free.
-fn reject(token: Token, error: CodedError, effects: &mut Vec<Effect>) {
-    let outcome = Arc::new(words::failure(error));
-    effects.push(Effect::Announce { token, outcome, replayed: false });
+fn reject(token: SubmissionToken, error: CodedError, effects: &mut Vec<AdmissionEffect>) {
+    let outcome = Arc::new(error_texts::failure(error));
+    effects.push(AdmissionEffect::Announce { token, outcome, replayed: false });
 }

@@ -1,6 +1,9 @@
-//! Each rule of sections 7 to 11 by itself, with its words.
+//! Each rule of sections 7 to 11 by itself, with its error_texts.
 
-use super::{Admission, Effect, IN_DOUBT_MAX_MS, Limits, Outcome, Restored, Submission, Token, rate, words};
+use super::{
+    Admission, AdmissionEffect, AdmissionLimits, IN_DOUBT_MAX_MS, PiServerOutcome, PiServerSubmission,
+    RestoredSubmission, SubmissionToken, error_texts, rate,
+};
 
 use qd_wire::pi_server::spec;
 
@@ -13,34 +16,37 @@ mod replay;
 mod timeouts;
 
 /// A machine with its clock and a caller that journals and stores at once, unless told not to.
-struct Desk {
+struct TestAdmission {
     admission: Admission,
     now: i64,
-    tokens: Token,
+    tokens: SubmissionToken,
     /// Whether journal and store answer at once.
     prompt_store: bool,
 }
 
-impl Desk {
+impl TestAdmission {
     fn new() -> Self {
-        Desk::with(Limits {
-            rate: rate::Limits { per_minute: 0, global_per_minute: 0, ui_per_minute: 0 },
-            ..Limits::default()
+        TestAdmission::with(AdmissionLimits {
+            rate: rate::RateLimits { per_minute: 0, global_per_minute: 0, ui_per_minute: 0 },
+            ..AdmissionLimits::default()
         })
     }
 
-    fn with(limits: Limits) -> Self {
-        Desk { admission: Admission::new(limits), now: 1_000, tokens: 0, prompt_store: true }
+    fn with(limits: AdmissionLimits) -> Self {
+        TestAdmission { admission: Admission::new(limits), now: 1_000, tokens: 0, prompt_store: true }
     }
 
-    fn call(&mut self, call: impl FnOnce(&mut Admission, i64, &mut Vec<Effect>)) -> Vec<Effect> {
+    fn call(
+        &mut self,
+        call: impl FnOnce(&mut Admission, i64, &mut Vec<AdmissionEffect>),
+    ) -> Vec<AdmissionEffect> {
         let mut effects = Vec::new();
         call(&mut self.admission, self.now, &mut effects);
         let mut done = 0;
         while self.prompt_store && done < effects.len() {
             match effects[done].clone() {
-                Effect::Journal(token) => self.admission.journaled(self.now, token, &mut effects),
-                Effect::Store { token, wait: true, .. } => {
+                AdmissionEffect::Journal(token) => self.admission.journaled(self.now, token, &mut effects),
+                AdmissionEffect::Store { token, wait: true, .. } => {
                     self.admission.stored(self.now, token, &mut effects)
                 }
                 _ => {}
@@ -50,29 +56,32 @@ impl Desk {
         effects
     }
 
-    fn send(&mut self, submission: Submission) -> (Token, Vec<String>) {
+    fn send(&mut self, submission: PiServerSubmission) -> (SubmissionToken, Vec<String>) {
         self.tokens += 1;
         let token = self.tokens;
         let uid = format!("u{token}").into();
-        let submission = Submission { token, uid, ..submission };
+        let submission = PiServerSubmission { token, uid, ..submission };
         (token, told(&self.call(|admission, now, effects| admission.submit(now, submission, effects))))
     }
 
-    fn succeed(&mut self, token: Token) -> Vec<String> {
-        let outcome =
-            Outcome { success: true, data: Some(format!("\"{token}\"").into()), ..Outcome::default() };
+    fn succeed(&mut self, token: SubmissionToken) -> Vec<String> {
+        let outcome = PiServerOutcome {
+            success: true,
+            data: Some(format!("\"{token}\"").into()),
+            ..PiServerOutcome::default()
+        };
         self.finish(token, outcome)
     }
 
-    fn fail(&mut self, token: Token, error: &str) -> Vec<String> {
-        self.finish(token, words::failure(qd_wire::ErrorCode::Failed.with(error)))
+    fn fail(&mut self, token: SubmissionToken, error: &str) -> Vec<String> {
+        self.finish(token, error_texts::failure(qd_wire::ErrorCode::Failed.with(error)))
     }
 
-    fn finish(&mut self, token: Token, outcome: Outcome) -> Vec<String> {
+    fn finish(&mut self, token: SubmissionToken, outcome: PiServerOutcome) -> Vec<String> {
         told(&self.call(|admission, now, effects| admission.finish(now, token, outcome, effects)))
     }
 
-    fn refuse(&mut self, token: Token, error: &str) -> Vec<String> {
+    fn refuse(&mut self, token: SubmissionToken, error: &str) -> Vec<String> {
         told(&self.call(|admission, now, effects| admission.refuse(now, token, error, effects)))
     }
 
@@ -87,12 +96,12 @@ impl Desk {
 }
 
 /// A command of principal `p`, whose meaning is its name, session and dependencies.
-fn command(name: &str, session: &str) -> Submission {
+fn command(name: &str, session: &str) -> PiServerSubmission {
     let mut fingerprint = [0; 32];
     for (at, byte) in name.bytes().chain(session.bytes()).enumerate() {
         fingerprint[at % 32] ^= byte;
     }
-    Submission {
+    PiServerSubmission {
         token: 0,
         principal: "p".into(),
         spec: spec(name).unwrap(),
@@ -109,39 +118,43 @@ fn command(name: &str, session: &str) -> Submission {
     }
 }
 
-impl Submission {
+impl PiServerSubmission {
     fn id(self, id: &str) -> Self {
-        Submission { id: Some(id.into()), ..self }
+        PiServerSubmission { id: Some(id.into()), ..self }
     }
 
     fn key(self, key: &str) -> Self {
-        Submission { key: Some(key.into()), ..self }
+        PiServerSubmission { key: Some(key.into()), ..self }
     }
 
     fn after(self, ids: &[&str]) -> Self {
-        Submission { depends_on: ids.iter().map(|id| (*id).to_owned()).collect(), ..self }
+        PiServerSubmission { depends_on: ids.iter().map(|id| (*id).to_owned()).collect(), ..self }
     }
 
     fn of(self, principal: &str) -> Self {
-        Submission { principal: principal.into(), ..self }
+        PiServerSubmission { principal: principal.into(), ..self }
     }
 
     fn within(self, ms: u64) -> Self {
-        Submission { timeout_ms: Some(ms), ..self }
+        PiServerSubmission { timeout_ms: Some(ms), ..self }
     }
 
     fn other_payload(self) -> Self {
         let mut fingerprint = self.fingerprint;
         fingerprint[31] ^= 1;
-        Submission { fingerprint, ..self }
+        PiServerSubmission { fingerprint, ..self }
     }
 }
 
 /// When rows of an earlier life were accepted.
 const ACCEPTED_AT: i64 = 500;
 
-fn row(submission: &Submission, uid: &str, done: Option<(i64, Outcome)>) -> Restored {
-    Restored {
+fn row(
+    submission: &PiServerSubmission,
+    uid: &str,
+    done: Option<(i64, PiServerOutcome)>,
+) -> RestoredSubmission {
+    RestoredSubmission {
         token: 0,
         principal: submission.principal.clone(),
         id: submission.id.clone(),
@@ -157,29 +170,29 @@ fn row(submission: &Submission, uid: &str, done: Option<(i64, Outcome)>) -> Rest
     }
 }
 
-fn success(data: &str) -> Outcome {
-    Outcome { success: true, data: Some(data.into()), ..Outcome::default() }
+fn success(data: &str) -> PiServerOutcome {
+    PiServerOutcome { success: true, data: Some(data.into()), ..PiServerOutcome::default() }
 }
 
-/// Effects as short words: what happened to which token.
-fn told(effects: &[Effect]) -> Vec<String> {
+/// Effects as short error_texts: what happened to which token.
+fn told(effects: &[AdmissionEffect]) -> Vec<String> {
     effects.iter().map(word).collect()
 }
 
-fn word(effect: &Effect) -> String {
+fn word(effect: &AdmissionEffect) -> String {
     match effect {
-        Effect::Accepted(token) => format!("accepted {token}"),
-        Effect::Started(token) => format!("started {token}"),
-        Effect::Journal(token) => format!("journal {token}"),
-        Effect::Execute { token, uid, session_id: None } => format!("execute {token} as {uid}"),
-        Effect::Execute { token, uid, session_id: Some(session) } => {
+        AdmissionEffect::Accepted(token) => format!("accepted {token}"),
+        AdmissionEffect::Started(token) => format!("started {token}"),
+        AdmissionEffect::Journal(token) => format!("journal {token}"),
+        AdmissionEffect::Execute { token, uid, session_id: None } => format!("execute {token} as {uid}"),
+        AdmissionEffect::Execute { token, uid, session_id: Some(session) } => {
             format!("execute {token} as {uid} in {session}")
         }
-        Effect::Cancel { token, uid } => format!("cancel {token} as {uid}"),
-        Effect::Store { token, uid, wait, .. } => {
+        AdmissionEffect::Cancel { token, uid } => format!("cancel {token} as {uid}"),
+        AdmissionEffect::Store { token, uid, wait, .. } => {
             format!("store {token} as {uid}{}", if *wait { "" } else { " behind" })
         }
-        Effect::Announce { token, outcome, replayed } => {
+        AdmissionEffect::Announce { token, outcome, replayed } => {
             let how = if *replayed { "replayed" } else { "finished" };
             let text = outcome.error.as_deref().or(outcome.data.as_deref()).unwrap_or("nothing");
             format!("{how} {token}: {text}")
@@ -195,10 +208,10 @@ fn seen(told: Vec<String>) -> Vec<String> {
 
 #[test]
 fn the_figures_are_told() {
-    let mut desk = Desk::with(Limits {
+    let mut desk = TestAdmission::with(AdmissionLimits {
         in_flight_max: 2,
-        rate: rate::Limits { per_minute: 3, global_per_minute: 4, ui_per_minute: 1 },
-        ..Limits::default()
+        rate: rate::RateLimits { per_minute: 3, global_per_minute: 4, ui_per_minute: 1 },
+        ..AdmissionLimits::default()
     });
     let (first, _) = desk.send(command("prompt", "s").id("a").key("k"));
     desk.send(command("bash", "t").id("b"));
@@ -217,7 +230,7 @@ fn the_figures_are_told() {
 
 #[test]
 fn too_many_in_flight_are_refused_and_not_remembered() {
-    let mut desk = Desk::with(Limits { in_flight_max: 1, ..Limits::default() });
+    let mut desk = TestAdmission::with(AdmissionLimits { in_flight_max: 1, ..AdmissionLimits::default() });
     let (first, _) = desk.send(command("get_state", "s").id("a"));
     let busy = "Server busy - too many concurrent commands. Please retry.";
     let (second, told) = desk.send(command("get_messages", "s").id("b"));
@@ -229,9 +242,9 @@ fn too_many_in_flight_are_refused_and_not_remembered() {
 
 #[test]
 fn rates_are_refused_and_replays_are_free() {
-    let mut desk = Desk::with(Limits {
-        rate: rate::Limits { per_minute: 1, ..rate::Limits::default() },
-        ..Limits::default()
+    let mut desk = TestAdmission::with(AdmissionLimits {
+        rate: rate::RateLimits { per_minute: 1, ..rate::RateLimits::default() },
+        ..AdmissionLimits::default()
     });
     let (first, _) = desk.send(command("get_state", "s").id("a"));
     desk.succeed(first);

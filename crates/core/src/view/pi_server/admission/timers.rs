@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Token;
+use super::SubmissionToken;
 
 /// Which time is over. Where both are over at once the command's own counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,14 +13,14 @@ pub(super) enum Timer {
 
 /// All timers, the next first.
 #[derive(Debug, Default)]
-pub(super) struct Timers(BTreeSet<(i64, Token, Timer)>);
+pub(super) struct Timers(BTreeSet<(i64, SubmissionToken, Timer)>);
 
 impl Timers {
-    pub(super) fn set(&mut self, at: i64, token: Token, timer: Timer) {
+    pub(super) fn set(&mut self, at: i64, token: SubmissionToken, timer: Timer) {
         self.0.insert((at, token, timer));
     }
 
-    pub(super) fn clear(&mut self, at: Option<i64>, token: Token, timer: Timer) {
+    pub(super) fn clear(&mut self, at: Option<i64>, token: SubmissionToken, timer: Timer) {
         if let Some(at) = at {
             self.0.remove(&(at, token, timer));
         }
@@ -31,7 +31,7 @@ impl Timers {
     }
 
     /// Takes the next one whose time has come.
-    pub(super) fn pop(&mut self, now: i64) -> Option<(Token, Timer)> {
+    pub(super) fn pop(&mut self, now: i64) -> Option<(SubmissionToken, Timer)> {
         if self.next()? > now {
             return None;
         }

@@ -3,18 +3,23 @@
 use qd_wire::pi_server::Command;
 use qd_wire::{CodedError, ErrorCode};
 
-use super::super::request::Request;
+use super::super::request::PiServerRequest;
 
 /// A canonical error as the document words it; what it does not word stays as it is. `session_id` is the session the
 /// command is about.
-pub fn error(request: &Request, session_id: Option<&str>, error: CodedError) -> CodedError {
+pub fn error(request: &PiServerRequest, session_id: Option<&str>, error: CodedError) -> CodedError {
     let CodedError { code, message, limit } = error;
     let message = reworded(request, session_id, code, &message).unwrap_or_else(|| in_camel_case(message));
     CodedError { code, message, limit }
 }
 
 #[allow(clippy::wildcard_enum_match_arm)] // The document words these itself; any other is told in our words.
-fn reworded(request: &Request, session_id: Option<&str>, code: ErrorCode, message: &str) -> Option<String> {
+fn reworded(
+    request: &PiServerRequest,
+    session_id: Option<&str>,
+    code: ErrorCode,
+    message: &str,
+) -> Option<String> {
     match code {
         ErrorCode::SessionNotFound => {
             let session_id = session_id?;
@@ -25,8 +30,8 @@ fn reworded(request: &Request, session_id: Option<&str>, code: ErrorCode, messag
         }
         // To a client of this face there is one machine only.
         ErrorCode::SessionExists => Some(format!("Session {} already exists", session_id?)),
-        // The advice after the limit is for the operator of a runner.
-        ErrorCode::LimitReached => message.split_inclusive(')').next().map(str::to_owned),
+        // The advice is for the operator of a runner.
+        ErrorCode::LimitReached => message.strip_suffix(CodedError::SESSION_LIMIT_ADVICE).map(str::to_owned),
         ErrorCode::QuestionNotFound => {
             Some(format!("No pending UI request with id {}", question_id(request)?))
         }
@@ -37,7 +42,7 @@ fn reworded(request: &Request, session_id: Option<&str>, code: ErrorCode, messag
     }
 }
 
-fn question_id(request: &Request) -> Option<&str> {
+fn question_id(request: &PiServerRequest) -> Option<&str> {
     let Command::ExtensionUiResponse(response) = &request.command else { return None };
     Some(&response.request_id)
 }

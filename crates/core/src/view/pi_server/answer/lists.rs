@@ -9,13 +9,13 @@ use qd_wire::pi_server::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::said::{Said, pick, pick_text, to_text};
+use super::runner_answer::{RunnerAnswer, pick, pick_text, to_text};
 use crate::time::iso_8601;
 
 /// Of each message of a tree this much is shown, in characters.
 const PREVIEW_CHARS_MAX: usize = 400;
 
-pub(super) fn models(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn models(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     if said.is_native {
         return Ok(said.text().to_owned());
     }
@@ -32,7 +32,7 @@ pub(super) fn models(said: &Said<'_>) -> Result<String, serde_json::Error> {
     to_text(&ModelList { models: models.collect() })
 }
 
-pub(super) fn commands(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn commands(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let said = said.value()?;
     let commands = items(&said, "commands").filter_map(|command| {
         let source = pick_text(command, &["source"]);
@@ -50,7 +50,7 @@ pub(super) fn commands(said: &Said<'_>) -> Result<String, serde_json::Error> {
 }
 
 /// pi lists its skills as commands `skill:<name>`.
-pub(super) fn skills(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn skills(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let said = said.value()?;
     let named = items(&said, "skills");
     let among_commands = items(&said, "commands")
@@ -71,7 +71,7 @@ pub(super) fn skills(said: &Said<'_>) -> Result<String, serde_json::Error> {
     to_text(&SkillList { skills: skills.collect() })
 }
 
-pub(super) fn tools(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn tools(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let said = said.value()?;
     let tools = items(&said, "tools").filter_map(|tool| {
         let description = pick_text(tool, &["description"]).unwrap_or_default();
@@ -80,7 +80,7 @@ pub(super) fn tools(said: &Said<'_>) -> Result<String, serde_json::Error> {
     to_text(&ToolList { tools: tools.collect() })
 }
 
-pub(super) fn files(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn files(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let said = said.value()?;
     let files = items(&said, "files").filter_map(|file| {
         let path = pick_text(file, &["path"])?;
@@ -96,7 +96,7 @@ pub(super) fn files(said: &Said<'_>) -> Result<String, serde_json::Error> {
 }
 
 /// pi's own are passed on unread: they may be many megabytes.
-pub(super) fn messages(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn messages(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     #[derive(Deserialize)]
     struct Messages {
         messages: Vec<Message>,
@@ -108,7 +108,7 @@ pub(super) fn messages(said: &Said<'_>) -> Result<String, serde_json::Error> {
     to_text(&json!({ "messages": super::messages(&canonical.messages) }))
 }
 
-pub(super) fn fork_messages(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn fork_messages(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     if said.is_native {
         return Ok(said.text().to_owned());
     }
@@ -119,7 +119,7 @@ pub(super) fn fork_messages(said: &Said<'_>) -> Result<String, serde_json::Error
 }
 
 /// Nodes as they are, or made from pi's entries (`get_entries`).
-pub(super) fn tree(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn tree(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let said = said.value()?;
     let leaf = pick_text(&said, &["currentLeafId", "current_leaf_id", "leafId"]);
     let nodes = items(&said, "nodes").map(known_node).chain(items(&said, "entries").map(node));

@@ -10,7 +10,7 @@ use crate::agent::NativeMessage;
 pub(in super::super) const API: &str = "unknown";
 
 /// What a message says, whether it is on its way or kept.
-struct Told<'a> {
+struct MessageView<'a> {
     role: Role,
     parts: &'a [Part],
     created_at: i64,
@@ -27,7 +27,7 @@ struct Told<'a> {
 /// A kept message.
 pub(super) fn of_message(message: &Message) -> Value {
     let error = message.metadata.as_ref().and_then(|metadata| metadata.get("error")).and_then(Value::as_str);
-    told(&Told {
+    told(&MessageView {
         role: message.role,
         parts: &message.parts,
         created_at: message.created_at,
@@ -44,7 +44,7 @@ pub(super) fn of_message(message: &Message) -> Value {
 
 /// A message an agent has just finished.
 pub(in super::super) fn of_native(message: &NativeMessage) -> Value {
-    told(&Told {
+    told(&MessageView {
         role: message.head.role,
         parts: &message.parts,
         created_at: message.head.created_at,
@@ -108,7 +108,7 @@ pub(in super::super) fn role_word(role: Role) -> &'static str {
     }
 }
 
-fn told(told: &Told<'_>) -> Value {
+fn told(told: &MessageView<'_>) -> Value {
     match told.role {
         Role::User => {
             let content = blocks(told.parts);
@@ -123,7 +123,7 @@ fn told(told: &Told<'_>) -> Value {
     }
 }
 
-fn answer(told: &Told<'_>) -> Value {
+fn answer(told: &MessageView<'_>) -> Value {
     let mut value = json!({
         "role": "assistant",
         "content": blocks(told.parts),
@@ -140,7 +140,7 @@ fn answer(told: &Told<'_>) -> Value {
     value
 }
 
-fn tool_result(told: &Told<'_>) -> Value {
+fn tool_result(told: &MessageView<'_>) -> Value {
     let result = told.parts.iter().find_map(|part| match part {
         Part::Known(KnownPart::ToolResult { tool_call_id, name, output, is_error, meta, .. }) => {
             let details = meta.as_ref().and_then(|meta| meta.get("details"));

@@ -11,7 +11,7 @@ use qd_wire::pi_server::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::said::{Said, to_text};
+use super::runner_answer::{RunnerAnswer, to_text};
 use crate::time::iso_8601;
 
 /// The level of sessions whose agent says nothing about it.
@@ -133,7 +133,7 @@ pub fn health(issues: Vec<String>, machines: &[RunnerHealthData]) -> Health {
     Health { healthy, issues, has_open_circuit, has_open_bash_circuit }
 }
 
-pub(super) fn list(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn list(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     #[derive(Deserialize)]
     struct Sessions {
         sessions: Vec<Listed>,
@@ -154,7 +154,7 @@ pub(super) fn list(said: &Said<'_>) -> Result<String, serde_json::Error> {
     to_text(&SessionList { sessions: listed.sessions.iter().map(info).collect() })
 }
 
-pub(super) fn created(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn created(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     #[derive(Deserialize)]
     struct Created {
         session_id: String,
@@ -164,25 +164,25 @@ pub(super) fn created(said: &Said<'_>) -> Result<String, serde_json::Error> {
     to_text(&SessionCreated { session_id: created.session_id, session_info: session_info(&created.state) })
 }
 
-pub(super) fn switched(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn switched(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     to_text(&SessionSwitched { session_info: session_info(&said.read()?) })
 }
 
-pub(super) fn state(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn state(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     to_text(&session_info(&said.read()?))
 }
 
-pub(super) fn stored(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn stored(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let stored: StoredSessionsData = said.read()?;
     to_text(&StoredSessionList { sessions: stored.sessions.iter().map(stored_info).collect() })
 }
 
-pub(super) fn health_of_one(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn health_of_one(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     to_text(&health(Vec::new(), &[said.read()?]))
 }
 
 /// What one machine knows; the hub adds its own numbers.
-pub(super) fn metrics(said: &Said<'_>) -> Result<String, serde_json::Error> {
+pub(super) fn metrics(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
     let machine: RunnerHealthData = said.read()?;
     let metrics = Metrics {
         circuit_breakers: breakers("", &machine),

@@ -7,17 +7,17 @@ use qd_wire::pi_server::{
 };
 use serde_json::{Value, json};
 
-use super::said::{Said, pick, pick_number, pick_text, to_text};
+use super::runner_answer::{RunnerAnswer, pick, pick_number, pick_text, to_text};
 
 type Text = Result<String, serde_json::Error>;
 
 /// pi answers with the model itself.
-pub(super) fn model_set(said: &Said<'_>) -> Text {
+pub(super) fn model_set(said: &RunnerAnswer<'_>) -> Text {
     to_text(&json!({ "model": model(&said.value()?) }))
 }
 
 /// `null` when there is nothing to cycle through.
-pub(super) fn model_cycled(said: &Said<'_>) -> Text {
+pub(super) fn model_cycled(said: &RunnerAnswer<'_>) -> Text {
     if said.is_null() {
         return Ok("null".to_owned());
     }
@@ -27,14 +27,14 @@ pub(super) fn model_cycled(said: &Said<'_>) -> Text {
     to_text(&json!({ "model": model(&said), "thinkingLevel": level, "isScoped": is_scoped }))
 }
 
-pub(super) fn level_cycled(said: &Said<'_>) -> Text {
+pub(super) fn level_cycled(said: &RunnerAnswer<'_>) -> Text {
     match pick_text(&said.value()?, &["level", "thinkingLevel"]) {
         Some(level) => to_text(&ThinkingLevelCycled { level }),
         None => Ok("null".to_owned()),
     }
 }
 
-pub(super) fn compacted(said: &Said<'_>) -> Text {
+pub(super) fn compacted(said: &RunnerAnswer<'_>) -> Text {
     if said.is_native {
         return Ok(said.text().to_owned());
     }
@@ -48,7 +48,7 @@ pub(super) fn compacted(said: &Said<'_>) -> Text {
     })
 }
 
-pub(super) fn bash(said: &Said<'_>) -> Text {
+pub(super) fn bash(said: &RunnerAnswer<'_>) -> Text {
     let said = said.value()?;
     to_text(&BashResult {
         exit_code: pick(&said, &["exitCode", "exit_code"]).and_then(Value::as_i64),
@@ -60,7 +60,7 @@ pub(super) fn bash(said: &Said<'_>) -> Text {
 }
 
 /// `sessionId` is the session's name here, not pi's own name of the conversation: that one no command takes.
-pub(super) fn stats(session_id: &str, said: &Said<'_>) -> Text {
+pub(super) fn stats(session_id: &str, said: &RunnerAnswer<'_>) -> Text {
     if said.is_native {
         let mut stats = said.value()?;
         if let Some(fields) = stats.as_object_mut() {
@@ -88,15 +88,15 @@ pub(super) fn stats(session_id: &str, said: &Said<'_>) -> Text {
     })
 }
 
-pub(super) fn exported(said: &Said<'_>) -> Text {
+pub(super) fn exported(said: &RunnerAnswer<'_>) -> Text {
     to_text(&Exported { path: pick_text(&said.value()?, &["path"]).unwrap_or_default() })
 }
 
-pub(super) fn moved(said: &Said<'_>) -> Text {
+pub(super) fn moved(said: &RunnerAnswer<'_>) -> Text {
     to_text(&Moved { cancelled: flag(&said.value()?, &["cancelled"]).unwrap_or(false) })
 }
 
-pub(super) fn forked(said: &Said<'_>) -> Text {
+pub(super) fn forked(said: &RunnerAnswer<'_>) -> Text {
     let forked = said.value()?;
     let beside = said.beside("native_session_id");
     to_text(&Forked {
@@ -107,7 +107,7 @@ pub(super) fn forked(said: &Said<'_>) -> Text {
     })
 }
 
-pub(super) fn navigated(said: &Said<'_>) -> Text {
+pub(super) fn navigated(said: &RunnerAnswer<'_>) -> Text {
     let said = said.value()?;
     to_text(&Navigated {
         editor_text: pick_text(&said, &["editorText", "editor_text"]),
@@ -117,12 +117,12 @@ pub(super) fn navigated(said: &Said<'_>) -> Text {
 }
 
 /// pi leaves the field out when there is none.
-pub(super) fn last_text(said: &Said<'_>) -> Text {
+pub(super) fn last_text(said: &RunnerAnswer<'_>) -> Text {
     to_text(&LastAssistantText { text: pick_text(&said.value()?, &["text"]) })
 }
 
 /// `null` when the model's window is not known. pi tells it among its statistics.
-pub(super) fn context_usage(said: &Said<'_>) -> Text {
+pub(super) fn context_usage(said: &RunnerAnswer<'_>) -> Text {
     let said = said.value()?;
     let usage = pick(&said, &["contextUsage", "context_usage"]).unwrap_or(&said);
     let Some(context_window) = pick_number(usage, &["contextWindow", "context_window"]) else {

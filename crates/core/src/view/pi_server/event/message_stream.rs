@@ -12,18 +12,18 @@ use super::super::answer::message::{pending, tool_call};
 #[derive(Debug, Default)]
 pub(super) struct MessageStream {
     created_at: i64,
-    blocks: BTreeMap<u32, Block>,
+    blocks: BTreeMap<u32, StreamBlock>,
 }
 
 #[derive(Debug)]
-struct Block {
-    kind: Kind,
+struct StreamBlock {
+    kind: BlockKind,
     text: String,
     is_open: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     ToolCall { tool_call_id: String, name: String, input: Value },
@@ -32,7 +32,7 @@ enum Kind {
 /// What is said of one block.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Update<'a> {
+struct BlockUpdate<'a> {
     #[serde(rename = "type")]
     name: &'static str,
     content_index: u32,
@@ -48,9 +48,17 @@ struct Update<'a> {
     tool_call: Option<Value>,
 }
 
-impl<'a> Update<'a> {
+impl<'a> BlockUpdate<'a> {
     fn new(name: &'static str, content_index: u32) -> Self {
-        Update { name, content_index, delta: None, content: None, id: None, tool_name: None, tool_call: None }
+        BlockUpdate {
+            name,
+            content_index,
+            delta: None,
+            content: None,
+            id: None,
+            tool_name: None,
+            tool_call: None,
+        }
     }
 
     /// Tokens are not counted before the end.
@@ -74,25 +82,25 @@ impl MessageStream {
 
     /// The message so far.
     pub(super) fn so_far(&self) -> Value {
-        pending(Some(self.created_at), self.blocks.values().map(Block::value).collect())
+        pending(Some(self.created_at), self.blocks.values().map(StreamBlock::value).collect())
     }
 
     pub(super) fn text(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
-        self.grow(index, Kind::Text, delta, out);
+        self.grow(index, BlockKind::Text, delta, out);
     }
 
     pub(super) fn thinking(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
-        self.grow(index, Kind::Thinking, delta, out);
+        self.grow(index, BlockKind::Thinking, delta, out);
     }
 
     pub(super) fn call_started(&mut self, index: u32, tool_call_id: &str, name: &str, out: &mut Vec<String>) {
         let (tool_call_id, name) = (tool_call_id.to_owned(), name.to_owned());
-        self.open(index, Kind::ToolCall { tool_call_id, name, input: Value::Null }, out);
+        self.open(index, BlockKind::ToolCall { tool_call_id, name, input: Value::Null }, out);
     }
 
     pub(super) fn call_delta(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
         let nameless =
-            Kind::ToolCall { tool_call_id: String::new(), name: String::new(), input: Value::Null };
+            BlockKind::ToolCall { tool_call_id: String::new(), name: String::new(), input: Value::Null };
         self.grow(index, nameless, delta, out);
     }
 
@@ -108,7 +116,7 @@ impl MessageStream {
             self.call_started(index, tool_call_id, name, out);
         }
         if let Some(block) = self.blocks.get_mut(&index) {
-            block.kind = Kind::ToolCall {
+            block.kind = BlockKind::ToolCall {
                 tool_call_id: tool_call_id.to_owned(),
                 name: name.to_owned(),
                 input: input.clone(),
@@ -128,7 +136,7 @@ impl MessageStream {
         }
     }
 
-    fn grow(&mut self, index: u32, kind: Kind, delta: &str, out: &mut Vec<String>) {
+    fn grow(&mut self, index: u32, kind: BlockKind, delta: &str, out: &mut Vec<String>) {
         let is_known = self.blocks.get(&index).is_some_and(|block| block.is_open);
         if !is_known {
             self.open(index, kind, out);
@@ -136,56 +144,59 @@ impl MessageStream {
         let Some(block) = self.blocks.get_mut(&index) else { return };
         block.text.push_str(delta);
         let name = match block.kind {
-            Kind::Text => "text_delta",
-            Kind::Thinking => "thinking_delta",
-            Kind::ToolCall { .. } => "toolcall_delta",
+            BlockKind::Text => "text_delta",
+            BlockKind::Thinking => "thinking_delta",
+            BlockKind::ToolCall { .. } => "toolcall_delta",
         };
-        out.push(Update { delta: Some(delta), ..Update::new(name, index) }.text());
+        out.push(BlockUpdate { delta: Some(delta), ..BlockUpdate::new(name, index) }.text());
     }
 
     /// Opens a block; the ones before it are complete then.
-    fn open(&mut self, index: u32, kind: Kind, out: &mut Vec<String>) {
+    fn open(&mut self, index: u32, kind: BlockKind, out: &mut Vec<String>) {
         for (before, block) in self.blocks.range_mut(..index) {
-            if !matches!(block.kind, Kind::ToolCall { .. }) {
+            if !matches!(block.kind, BlockKind::ToolCall { .. }) {
                 block.close(*before, out);
             }
         }
         out.push(match &kind {
-            Kind::Text => Update::new("text_start", index).text(),
-            Kind::Thinking => Update::new("thinking_start", index).text(),
-            Kind::ToolCall { tool_call_id, name, .. } => Update {
+            BlockKind::Text => BlockUpdate::new("text_start", index).text(),
+            BlockKind::Thinking => BlockUpdate::new("thinking_start", index).text(),
+            BlockKind::ToolCall { tool_call_id, name, .. } => BlockUpdate {
                 id: Some(tool_call_id),
                 tool_name: Some(name),
-                ..Update::new("toolcall_start", index)
+                ..BlockUpdate::new("toolcall_start", index)
             }
             .text(),
         });
-        self.blocks.insert(index, Block { kind, text: String::new(), is_open: true });
+        self.blocks.insert(index, StreamBlock { kind, text: String::new(), is_open: true });
     }
 }
 
-impl Block {
+impl StreamBlock {
     fn close(&mut self, index: u32, out: &mut Vec<String>) {
         if !self.is_open {
             return;
         }
         self.is_open = false;
         out.push(match &self.kind {
-            Kind::Text => Update { content: Some(&self.text), ..Update::new("text_end", index) }.text(),
-            Kind::Thinking => {
-                Update { content: Some(&self.text), ..Update::new("thinking_end", index) }.text()
+            BlockKind::Text => {
+                BlockUpdate { content: Some(&self.text), ..BlockUpdate::new("text_end", index) }.text()
             }
-            Kind::ToolCall { .. } => {
-                Update { tool_call: Some(self.value()), ..Update::new("toolcall_end", index) }.text()
+            BlockKind::Thinking => {
+                BlockUpdate { content: Some(&self.text), ..BlockUpdate::new("thinking_end", index) }.text()
+            }
+            BlockKind::ToolCall { .. } => {
+                BlockUpdate { tool_call: Some(self.value()), ..BlockUpdate::new("toolcall_end", index) }
+                    .text()
             }
         });
     }
 
     fn value(&self) -> Value {
         match &self.kind {
-            Kind::Text => json!({ "type": "text", "text": self.text }),
-            Kind::Thinking => json!({ "type": "thinking", "thinking": self.text }),
-            Kind::ToolCall { tool_call_id, name, input } => {
+            BlockKind::Text => json!({ "type": "text", "text": self.text }),
+            BlockKind::Thinking => json!({ "type": "thinking", "thinking": self.text }),
+            BlockKind::ToolCall { tool_call_id, name, input } => {
                 // A call that was cut off has arguments that are no JSON; it has none then.
                 let written = || serde_json::from_str(&self.text).unwrap_or_default();
                 let input = if input.is_null() { written() } else { input.clone() };

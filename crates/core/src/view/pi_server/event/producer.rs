@@ -16,7 +16,7 @@ const RUN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Remembers what pi's events repeat: the run's messages, the turn's answer, the tools that run.
 #[derive(Debug, Default)]
-pub struct Producer {
+pub struct EventProducer {
     /// Between `agent_start` and `agent_end`.
     in_run: bool,
     /// `agent_end` was said and the agent has not settled yet.
@@ -44,7 +44,7 @@ struct RunningTool {
     args: Value,
 }
 
-impl Producer {
+impl EventProducer {
     /// Appends the events that say the same in pi's form, each a JSON object.
     pub fn produce(&mut self, now: i64, event: &AgentEvent, out: &mut Vec<String>) {
         match event {

@@ -9,7 +9,7 @@ use qd_wire::pi_server::{
 };
 use serde::Serialize;
 
-use super::Request;
+use super::PiServerRequest;
 
 /// The harness of sessions that name none.
 const HARNESS: &str = "pi";
@@ -28,11 +28,11 @@ pub trait FieldWriter {
 
 /// Writes what the canonical command that does the work of a request says, beside its name, its address and its
 /// conditions.
-pub fn write_parameters(request: &Request, fields: &mut impl FieldWriter) {
-    if wants_native(&request.command) {
+pub fn write_parameters(request: &PiServerRequest, fields: &mut impl FieldWriter) {
+    if request.command.wants_native() {
         fields.field("native", &true);
     }
-    if waits_for_agent(&request.command) {
+    if request.command.waits_for_agent() {
         fields.field("when_idle", &true);
     }
     parameters(&request.command, fields);
@@ -40,52 +40,12 @@ pub fn write_parameters(request: &Request, fields: &mut impl FieldWriter) {
 
 /// The runner that the client has named for a new session.
 #[allow(clippy::wildcard_enum_match_arm)] // Every other command is about a session, which has a runner.
-pub fn named_runner(request: &Request) -> Option<&str> {
+pub fn named_runner(request: &PiServerRequest) -> Option<&str> {
     match &request.command {
         Command::CreateSession(fields) => fields.runner_id.as_deref(),
         Command::LoadSession(fields) => fields.runner_id.as_deref(),
         _ => None,
     }
-}
-
-/// Whether the command would cut off a turn: the document has it wait for the turn's end.
-fn waits_for_agent(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::NewSession(_)
-            | Command::Fork(_)
-            | Command::SwitchSessionFile(_)
-            | Command::NavigateTree(_)
-            | Command::Compact(_)
-    )
-}
-
-/// Whether the answer must have the agent's own words, because the document describes pi's.
-pub(in super::super) fn wants_native(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::GetAvailableModels(_)
-            | Command::GetCommands(_)
-            | Command::GetSkills(_)
-            | Command::GetTools(_)
-            | Command::ListSessionFiles(_)
-            | Command::GetMessages(_)
-            | Command::SetModel(_)
-            | Command::CycleModel(_)
-            | Command::CycleThinkingLevel(_)
-            | Command::Compact(_)
-            | Command::Bash(_)
-            | Command::GetSessionStats(_)
-            | Command::ExportHtml(_)
-            | Command::NewSession(_)
-            | Command::SwitchSessionFile(_)
-            | Command::Fork(_)
-            | Command::GetForkMessages(_)
-            | Command::GetTree(_)
-            | Command::NavigateTree(_)
-            | Command::GetLastAssistantText(_)
-            | Command::GetContextUsage(_)
-    )
 }
 
 fn parameters(command: &Command, text: &mut impl FieldWriter) {

@@ -232,9 +232,9 @@ fn images(fields: &mut Fields) -> Option<Vec<ImageContent>> {
     for (position, item) in items.into_iter().enumerate() {
         match image(item) {
             Ok(image) => images.push(image),
-            Err(message) => {
+            Err(error) => {
                 // The first is enough: a client that gets one wrong gets all of them wrong.
-                fields.error(&format!("images[{position}]"), message);
+                fields.error(&format!("images[{position}]"), error);
                 break;
             }
         }
@@ -242,20 +242,33 @@ fn images(fields: &mut Fields) -> Option<Vec<ImageContent>> {
     Some(images)
 }
 
-fn image(item: Value) -> Result<ImageContent, &'static str> {
+/// What is wrong with an image.
+#[derive(Debug, thiserror::Error)]
+enum ImageError {
+    #[error("Must be an object {{ type: 'image', data, mimeType }}")]
+    NotAnObject,
+    #[error("Must have the type 'image'")]
+    OtherType,
+    #[error("Must have base64 'data'")]
+    NoData,
+    #[error("Must have a 'mimeType' as 'image/png'")]
+    NoMimeType,
+}
+
+fn image(item: Value) -> Result<ImageContent, ImageError> {
     let Value::Object(mut object) = item else {
-        return Err("Must be an object { type: 'image', data, mimeType }");
+        return Err(ImageError::NotAnObject);
     };
     if object.get("type").is_some_and(|kind| kind != "image") {
-        return Err("Must have the type 'image'");
+        return Err(ImageError::OtherType);
     }
     let data = match object.remove("data") {
         Some(Value::String(data)) if is_base64(&data) => data,
-        _ => return Err("Must have base64 'data'"),
+        _ => return Err(ImageError::NoData),
     };
     let mime_type = match object.remove("mimeType") {
         Some(Value::String(mime_type)) if mime_type.starts_with("image/") => mime_type,
-        _ => return Err("Must have a 'mimeType' as 'image/png'"),
+        _ => return Err(ImageError::NoMimeType),
     };
     Ok(ImageContent { kind: "image".to_owned(), data, mime_type })
 }

@@ -12,19 +12,19 @@ pub const REPEAT_INTERVAL_MS: i64 = 1000;
 
 /// What is committed of each run of a host, and what the host was told on this connection.
 #[derive(Debug, Default)]
-pub struct Acks {
-    runs: HashMap<String, Ack>,
+pub struct HostAcks {
+    runs: HashMap<String, RunAck>,
 }
 
 #[derive(Debug, Default)]
-struct Ack {
+struct RunAck {
     committed: u64,
     told: u64,
     told_at: Option<i64>,
     due: Option<i64>,
 }
 
-impl Acks {
+impl HostAcks {
     /// Everything up to `seq` is committed.
     pub fn committed(&mut self, now: i64, run_id: &str, seq: u64) {
         let ack = self.runs.entry(run_id.to_owned()).or_default();
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn acks_are_cumulative_few_and_repeated_now_and_then() {
-        let mut acks = Acks::default();
+        let mut acks = HostAcks::default();
         acks.committed(0, "r", 1);
         assert_eq!(acks.take(0), [("r".to_owned(), 1)]);
         for seq in 2..100 {

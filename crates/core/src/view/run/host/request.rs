@@ -7,11 +7,11 @@ use qd_wire::service::{Encoding, ServiceScope};
 use qd_wire::{CodedError, ErrorCode, InputRequest, JsonObject};
 use serde_json::{Value, json};
 
-use super::book::RunBook;
+use super::foreign_run::ForeignRun;
 
 /// A command on its way to a host.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct HostCommand<'a> {
     pub host_id: &'a str,
     /// The run it is about, if it names one.
     pub run_id: Option<&'a str>,
@@ -21,18 +21,18 @@ pub struct Asked<'a> {
     /// A new identity, for what needs one and has none.
     pub fresh_id: &'a str,
     /// What is known of the run.
-    pub book: Option<&'a RunBook>,
+    pub book: Option<&'a ForeignRun>,
 }
 
 /// What to do for a command.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Plan {
+pub enum HostPlan {
     /// Send it. The document has no answer to it, so it is answered at once, with this.
     Tell {
         kind: &'static str,
         data: Value,
         answer: Option<Value>,
-        then: Then,
+        then: SentNote,
     },
     /// Send it. The answer is the record that the input was written.
     Input {
@@ -57,7 +57,7 @@ pub enum Plan {
 
 /// What is to be noted when a message was sent that has no answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Then {
+pub enum SentNote {
     Nothing,
     Decided { request_id: String, decision: Decision, actor: Option<String> },
     Resized { cols: u16, rows: u16 },
@@ -65,15 +65,15 @@ pub enum Then {
 
 /// Finds out what a command means for a host. An error says why it cannot be done there.
 #[allow(clippy::wildcard_enum_match_arm)] // The document's commands are these; any other is refused by its name.
-pub fn plan(asked: &Asked<'_>) -> Result<Plan, CodedError> {
-    let Asked { cmd, text, .. } = *asked;
+pub fn plan(asked: &HostCommand<'_>) -> Result<HostPlan, CodedError> {
+    let HostCommand { cmd, text, .. } = *asked;
     let command = Command::parse(cmd, text)?;
     match command {
-        Command::SessionAttach(params) => Ok(Plan::Attach { after: params.after }),
-        Command::GetState(_) => Ok(Plan::State),
-        Command::RunnerSessions(_) => Ok(Plan::Sessions),
-        Command::SessionDelete(_) => Ok(Plan::Delete),
-        Command::SessionClose(_) if asked.has_exited() => Ok(Plan::Answer(None)),
+        Command::SessionAttach(params) => Ok(HostPlan::Attach { after: params.after }),
+        Command::GetState(_) => Ok(HostPlan::State),
+        Command::RunnerSessions(_) => Ok(HostPlan::Sessions),
+        Command::SessionDelete(_) => Ok(HostPlan::Delete),
+        Command::SessionClose(_) if asked.has_exited() => Ok(HostPlan::Answer(None)),
         Command::SessionClose(_) => Ok(asked.stop(RunSignal::Term, None)),
         Command::Abort(_) => Ok(asked.stop(RunSignal::Int, None)),
         Command::RunStop(params) => {
@@ -88,13 +88,18 @@ pub fn plan(asked: &Asked<'_>) -> Result<Plan, CodedError> {
         Command::RunStdin(params) => {
             asked.check_alive()?;
             let data = with_actor(json!({ "text": params.text }), params.actor.as_deref());
-            Ok(Plan::Tell { kind: "run.send_stdin", data, answer: None, then: Then::Nothing })
+            Ok(HostPlan::Tell { kind: "run.send_stdin", data, answer: None, then: SentNote::Nothing })
         }
         Command::RunResize(params) => {
             asked.check_alive()?;
             let (cols, rows) = (params.cols, params.rows);
             let data = json!({ "cols": cols, "rows": rows });
-            Ok(Plan::Tell { kind: "run.resize", data, answer: None, then: Then::Resized { cols, rows } })
+            Ok(HostPlan::Tell {
+                kind: "run.resize",
+                data,
+                answer: None,
+                then: SentNote::Resized { cols, rows },
+            })
         }
         Command::InputResponse(params) => asked.decide(&params),
         command => asked.service(command),
@@ -110,9 +115,9 @@ fn with_actor(mut data: Value, actor: Option<&str>) -> Value {
     data
 }
 
-impl Asked<'_> {
+impl HostCommand<'_> {
     fn has_exited(&self) -> bool {
-        self.book.is_some_and(RunBook::has_exited)
+        self.book.is_some_and(ForeignRun::has_exited)
     }
 
     fn check_alive(&self) -> Result<(), CodedError> {
@@ -122,20 +127,20 @@ impl Asked<'_> {
         Ok(())
     }
 
-    fn call(&self, kind: &'static str, scope: &ServiceScope, mut data: Value) -> Plan {
+    fn call(&self, kind: &'static str, scope: &ServiceScope, mut data: Value) -> HostPlan {
         let request_id = scope.request_id.clone().filter(|id| !id.is_empty());
         let request_id = request_id.unwrap_or_else(|| self.fresh_id.to_owned());
         data["request_id"] = json!(request_id);
         if let Some(actor) = &scope.actor {
             data["actor"] = json!(actor);
         }
-        Plan::Call { kind, request_id, data }
+        HostPlan::Call { kind, request_id, data }
     }
 
     /// A service of the host's machine.
     #[allow(clippy::wildcard_enum_match_arm)] // The document's services are these; any other is refused by its name.
-    fn service(&self, command: Command) -> Result<Plan, CodedError> {
-        let Asked { cmd, host_id, .. } = *self;
+    fn service(&self, command: Command) -> Result<HostPlan, CodedError> {
+        let HostCommand { cmd, host_id, .. } = *self;
         let call = |kind, scope: &ServiceScope, data| Ok(self.call(kind, scope, data));
         match command {
             Command::FsRead(params)
@@ -189,16 +194,16 @@ impl Asked<'_> {
         }
     }
 
-    fn stop(&self, signal: RunSignal, actor: Option<&str>) -> Plan {
+    fn stop(&self, signal: RunSignal, actor: Option<&str>) -> HostPlan {
         if self.has_exited() {
-            return Plan::Answer(Some(json!({ "signal": signal.as_str() })));
+            return HostPlan::Answer(Some(json!({ "signal": signal.as_str() })));
         }
         let data = with_actor(json!({ "request_id": self.fresh_id, "signal": signal.as_str() }), actor);
-        Plan::Call { kind: "rpc.run.stop", request_id: self.fresh_id.to_owned(), data }
+        HostPlan::Call { kind: "rpc.run.stop", request_id: self.fresh_id.to_owned(), data }
     }
 
-    fn start(&self, config: &SessionConfig, is_check: bool) -> Result<Plan, CodedError> {
-        let Asked { host_id, fresh_id, run_id, .. } = *self;
+    fn start(&self, config: &SessionConfig, is_check: bool) -> Result<HostPlan, CodedError> {
+        let HostCommand { host_id, fresh_id, run_id, .. } = *self;
         if config.harness != PTY_HARNESS {
             return Err(ErrorCode::Unsupported.with(format!(
                 "Host {host_id} speaks the run protocol: it starts programs in terminals (harness '{PTY_HARNESS}'), \
@@ -222,7 +227,7 @@ impl Asked<'_> {
                 .with(format!("Host {host_id} speaks the run protocol, which has no variables for a run")));
         }
         if is_check {
-            return Ok(Plan::Answer(None));
+            return Ok(HostPlan::Answer(None));
         }
         let data = json!({
             "request_id": fresh_id,
@@ -231,28 +236,28 @@ impl Asked<'_> {
             "cmd": if cmd.is_empty() { &tool } else { &cmd },
             "cwd": config.cwd,
         });
-        Ok(Plan::Call { kind: "rpc.run.start", request_id: fresh_id.to_owned(), data })
+        Ok(HostPlan::Call { kind: "rpc.run.start", request_id: fresh_id.to_owned(), data })
     }
 
     /// A line for the program, as a prompt says it.
-    fn line(&self, input_id: Option<&str>, message: &str) -> Result<Plan, CodedError> {
+    fn line(&self, input_id: Option<&str>, message: &str) -> Result<HostPlan, CodedError> {
         self.input(input_id.unwrap_or(self.fresh_id), &format!("{}\n", message.trim_end_matches('\n')), None)
     }
 
-    fn input(&self, input_id: &str, text: &str, actor: Option<&str>) -> Result<Plan, CodedError> {
+    fn input(&self, input_id: &str, text: &str, actor: Option<&str>) -> Result<HostPlan, CodedError> {
         if input_id.is_empty() {
             return Err(CodedError::invalid("'input_id' must not be empty"));
         }
         if self.book.is_some_and(|book| book.has_input(input_id)) {
-            return Ok(Plan::Answer(Some(json!({ "input_id": input_id, "duplicate": true }))));
+            return Ok(HostPlan::Answer(Some(json!({ "input_id": input_id, "duplicate": true }))));
         }
         self.check_alive()?;
         let data = with_actor(json!({ "input_id": input_id, "text": text }), actor);
-        Ok(Plan::Input { input_id: input_id.to_owned(), data })
+        Ok(HostPlan::Input { input_id: input_id.to_owned(), data })
     }
 
     /// A decision is for a question that is open, and for its own operation.
-    fn decide(&self, params: &InputResponseParams) -> Result<Plan, CodedError> {
+    fn decide(&self, params: &InputResponseParams) -> Result<HostPlan, CodedError> {
         let id = &params.request_id;
         let Some(question) = self.book.and_then(|book| book.question(id)) else {
             return Err(ErrorCode::QuestionNotFound.with(format!("No pending input request with id '{id}'")));
@@ -280,8 +285,8 @@ impl Asked<'_> {
         if let Some(responses) = &params.responses {
             data["answers"] = Value::Object(responses.clone());
         }
-        let then = Then::Decided { request_id: id.clone(), decision, actor: params.actor.clone() };
-        Ok(Plan::Tell { kind, data, answer: None, then })
+        let then = SentNote::Decided { request_id: id.clone(), decision, actor: params.actor.clone() };
+        Ok(HostPlan::Tell { kind, data, answer: None, then })
     }
 }
 

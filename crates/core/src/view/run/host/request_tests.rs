@@ -3,8 +3,8 @@ use serde_json::json;
 use super::super::event::record;
 use super::*;
 
-fn book() -> RunBook {
-    let mut book = RunBook::default();
+fn book() -> ForeignRun {
+    let mut book = ForeignRun::default();
     let events = [
         ("run.started", json!({"tool": "bash", "cwd": "/w", "command": "bash"})),
         ("run.permission_requested", json!({"request_id": "q", "op_tool": "bash", "prompt": "?"})),
@@ -16,9 +16,9 @@ fn book() -> RunBook {
     book
 }
 
-fn planned(cmd: &str, params: Value, book: Option<&RunBook>) -> Result<Plan, CodedError> {
+fn planned(cmd: &str, params: Value, book: Option<&ForeignRun>) -> Result<HostPlan, CodedError> {
     let text = params.to_string();
-    plan(&Asked { host_id: "h", run_id: None, cmd, text: &text, fresh_id: "new", book })
+    plan(&HostCommand { host_id: "h", run_id: None, cmd, text: &text, fresh_id: "new", book })
 }
 
 #[test]
@@ -26,11 +26,11 @@ fn commands_become_messages_of_the_document() {
     let book = book();
     let input = planned("run.input", json!({"input_id": "i2", "text": "y\n", "actor": "cli"}), Some(&book));
     let data = json!({"input_id": "i2", "text": "y\n", "actor": "cli"});
-    assert_eq!(input, Ok(Plan::Input { input_id: "i2".to_owned(), data }));
+    assert_eq!(input, Ok(HostPlan::Input { input_id: "i2".to_owned(), data }));
     let prompt = planned("prompt", json!({"message": "go on"}), Some(&book));
     let data = json!({"input_id": "new", "text": "go on\n", "actor": "web"});
-    assert_eq!(prompt, Ok(Plan::Input { input_id: "new".to_owned(), data }));
-    let Ok(Plan::Call { kind, request_id, data }) =
+    assert_eq!(prompt, Ok(HostPlan::Input { input_id: "new".to_owned(), data }));
+    let Ok(HostPlan::Call { kind, request_id, data }) =
         planned("fs.read", json!({"path": "a", "request_id": "mine", "actor": "web"}), Some(&book))
     else {
         panic!("no call");
@@ -38,7 +38,7 @@ fn commands_become_messages_of_the_document() {
     assert_eq!((kind, &*request_id), ("rpc.fs.read", "mine"));
     assert_eq!(data, json!({"path": "a", "request_id": "mine", "actor": "web"}));
     let create = json!({"config": {"harness": "pty", "cwd": "/w", "run": {"argv": ["echo", "it's", "a b"]}}});
-    let Ok(Plan::Call { kind, data, .. }) = planned("session.create", create, None) else {
+    let Ok(HostPlan::Call { kind, data, .. }) = planned("session.create", create, None) else {
         panic!("no call")
     };
     assert_eq!(kind, "rpc.run.start");
@@ -62,14 +62,14 @@ fn what_a_host_cannot_do_is_said() {
     let mut ended = book();
     ended.read(0, 9, &record("run.exited", json!({"exit_code": 0})).0);
     assert!(planned("run.input", json!({"input_id": "x", "text": "y"}), Some(&ended)).is_err());
-    assert_eq!(planned("session.close", json!({}), Some(&ended)), Ok(Plan::Answer(None)));
+    assert_eq!(planned("session.close", json!({}), Some(&ended)), Ok(HostPlan::Answer(None)));
 }
 
 #[test]
 fn an_input_that_was_written_is_not_sent_again() {
     let answer = json!({"input_id": "i1", "duplicate": true});
     let again = planned("run.input", json!({"input_id": "i1", "text": "y\n"}), Some(&book()));
-    assert_eq!(again, Ok(Plan::Answer(Some(answer))));
+    assert_eq!(again, Ok(HostPlan::Answer(Some(answer))));
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn hole_02_a_made_up_request_decides_nothing_and_a_real_one_its_own_tool() {
         Err(ErrorCode::QuestionNotFound.with("No pending input request with id 'made-up'"))
     );
     let real = json!({"request_id": "q", "decision": "approve_for_session", "allow_tools": ["rpc.fs.write"]});
-    let Ok(Plan::Tell { kind, data, then, .. }) = planned("input_response", real, Some(&book)) else {
+    let Ok(HostPlan::Tell { kind, data, then, .. }) = planned("input_response", real, Some(&book)) else {
         panic!("no decision");
     };
     assert_eq!((kind, &data["allow_tools"]), ("run.permission.approve", &json!(["bash"])));
-    assert!(matches!(then, Then::Decided { decision: Decision::ApproveForSession, .. }));
-    let Ok(Plan::Tell { kind, .. }) =
+    assert!(matches!(then, SentNote::Decided { decision: Decision::ApproveForSession, .. }));
+    let Ok(HostPlan::Tell { kind, .. }) =
         planned("input_response", json!({"request_id": "q", "confirmed": false}), Some(&book))
     else {
         panic!("no decision");

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use qd_core::view::pi_server::admission::Submission;
-use qd_core::view::pi_server::request::{self, Request};
+use qd_core::view::pi_server::admission::PiServerSubmission;
+use qd_core::view::pi_server::request::{self, PiServerRequest};
 use qd_link::clock::now_ms;
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::{Command, PROTOCOL_VERSION, ServerReady};
@@ -153,7 +153,7 @@ impl PiServer {
         }
     }
 
-    fn admit(&self, hub: &Arc<Hub>, client: &Arc<PiClient>, request: Arc<Request>, bytes: usize) {
+    fn admit(&self, hub: &Arc<Hub>, client: &Arc<PiClient>, request: Arc<PiServerRequest>, bytes: usize) {
         let refuse = |error: &CodedError| {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
@@ -208,9 +208,14 @@ impl PiServer {
     }
 
     /// What the machine of admission looks at, without the names it gets when it is submitted.
-    fn submission(&self, client: &PiClient, request: &Request, session_id: Option<&str>) -> Submission {
+    fn submission(
+        &self,
+        client: &PiClient,
+        request: &PiServerRequest,
+        session_id: Option<&str>,
+    ) -> PiServerSubmission {
         let envelope = &request.envelope;
-        Submission {
+        PiServerSubmission {
             token: 0,
             principal: Arc::clone(client.identity()),
             spec: request.spec,

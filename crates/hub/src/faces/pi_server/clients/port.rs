@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::{Router, middleware};
 use http::header::{SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
-use qd_link::net::BoxedIo;
+use qd_link::net::BoxedStream;
 use qd_wire::people::Role;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -69,7 +69,7 @@ pub struct PiConnectorEnd(mpsc::Receiver<ConnectorRequest>);
 pub struct PiConnectorClosed;
 
 enum ConnectorRequest {
-    Stream { stream: BoxedIo, principal: Option<String> },
+    Stream { stream: BoxedStream, principal: Option<String> },
     ShutDown(oneshot::Sender<()>),
 }
 
@@ -82,7 +82,11 @@ impl PiConnector {
 
     /// Serves a stream that speaks WebSocket frames from the first byte, without a handshake. `principal` is who is at
     /// its other end; the owner unless said otherwise.
-    pub async fn serve(&self, stream: BoxedIo, principal: Option<String>) -> Result<(), PiConnectorClosed> {
+    pub async fn serve(
+        &self,
+        stream: BoxedStream,
+        principal: Option<String>,
+    ) -> Result<(), PiConnectorClosed> {
         self.0.send(ConnectorRequest::Stream { stream, principal }).await.map_err(|_| PiConnectorClosed)
     }
 
@@ -194,7 +198,7 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
 }
 
 /// Serves a stream whose handshake is over. `read_ahead` came with it.
-fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
+fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedStream, read_ahead: Vec<u8>, is_stdio: bool) {
     match ConnectionSlot::take(hub, principal) {
         Some(place) => place.start(stream, read_ahead, is_stdio),
         None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
@@ -222,7 +226,7 @@ impl ConnectionSlot {
     }
 
     /// A task of its own for the connection, no greater than the connection needs.
-    fn start(mut self, stream: BoxedIo, read_ahead: Vec<u8>, is_stdio: bool) {
+    fn start(mut self, stream: BoxedStream, read_ahead: Vec<u8>, is_stdio: bool) {
         let hub = Arc::clone(&self.hub);
         let tasks = hub.tasks.clone();
         match self.seat.take() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qd_core::view::pi_server::admission::Outcome;
+use qd_core::view::pi_server::admission::PiServerOutcome;
 use qd_core::view::pi_server::request::FieldWriter;
 use qd_core::view::pi_server::{answer as view, request};
 use qd_wire::pi_server::{Command, Target};
@@ -156,12 +156,12 @@ pub(crate) fn open_session(hub: &Hub, job: &CommandJob) -> Result<Arc<SessionEnt
     })
 }
 
-pub(crate) fn finish(hub: &Arc<Hub>, job: &CommandJob, outcome: Outcome) {
+pub(crate) fn finish(hub: &Arc<Hub>, job: &CommandJob, outcome: PiServerOutcome) {
     hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Nothing);
 }
 
 /// A canonical answer in the words of the document.
-pub(crate) fn outcome(job: &CommandJob, answer: CommandAnswer) -> Outcome {
+pub(crate) fn outcome(job: &CommandJob, answer: CommandAnswer) -> PiServerOutcome {
     if !answer.success {
         return failed(job, answer);
     }
@@ -175,9 +175,9 @@ pub(crate) fn outcome(job: &CommandJob, answer: CommandAnswer) -> Outcome {
 }
 
 /// A canonical failure in the words of the document.
-pub(crate) fn failed(job: &CommandJob, answer: CommandAnswer) -> Outcome {
+pub(crate) fn failed(job: &CommandJob, answer: CommandAnswer) -> PiServerOutcome {
     let error = answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
-    Outcome {
+    PiServerOutcome {
         indeterminate: answer.indeterminate,
         timed_out: answer.timed_out,
         // The runner can still tell, when it is back and somebody asks again.
@@ -186,10 +186,19 @@ pub(crate) fn failed(job: &CommandJob, answer: CommandAnswer) -> Outcome {
     }
 }
 
-pub(crate) fn success(data: Option<String>, session_version: Option<u64>) -> Outcome {
-    Outcome { success: true, data: data.map(Arc::from), session_version, ..Outcome::default() }
+pub(crate) fn success(data: Option<String>, session_version: Option<u64>) -> PiServerOutcome {
+    PiServerOutcome {
+        success: true,
+        data: data.map(Arc::from),
+        session_version,
+        ..PiServerOutcome::default()
+    }
 }
 
-pub(crate) fn failure(error: CodedError) -> Outcome {
-    Outcome { code: Some(error.code), error: Some(Arc::from(error.message)), ..Outcome::default() }
+pub(crate) fn failure(error: CodedError) -> PiServerOutcome {
+    PiServerOutcome {
+        code: Some(error.code),
+        error: Some(Arc::from(error.message)),
+        ..PiServerOutcome::default()
+    }
 }

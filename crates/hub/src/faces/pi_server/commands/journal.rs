@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use qd_core::view::pi_server::admission::{Outcome, Restored, Token};
+use qd_core::view::pi_server::admission::{PiServerOutcome, RestoredSubmission, SubmissionToken};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
 use qd_store::{StoreError, SubmissionRow};
@@ -78,9 +78,9 @@ pub(crate) struct CommandJournal {
 /// What is to be stored before something happens, in the order in which it happens.
 pub(crate) enum JournalEntry {
     /// A command is about to be done.
-    Begin { token: Token, row: SubmissionRow, lane: Option<CommandLane> },
+    Begin { token: SubmissionToken, row: SubmissionRow, lane: Option<CommandLane> },
     /// A command is done; without a row when nothing is kept of it.
-    End { token: Token, row: Option<SubmissionRow> },
+    End { token: SubmissionToken, row: Option<SubmissionRow> },
     /// Everything of a principal goes.
     Purge { principal: Arc<str>, done: oneshot::Sender<Result<(), StoreError>> },
 }
@@ -274,7 +274,7 @@ impl PiServer {
     }
 
     /// The row of a command that is about to be done is stored, or cannot be.
-    fn begun(&self, hub: &Arc<Hub>, token: Token, result: Result<(), StoreError>) {
+    fn begun(&self, hub: &Arc<Hub>, token: SubmissionToken, result: Result<(), StoreError>) {
         let refusal = result
             .as_ref()
             .err()
@@ -302,7 +302,7 @@ async fn store_rows(hub: &Hub, rows: &Arc<[SubmissionRow]>) -> Vec<Result<(), St
 }
 
 /// The row with what came of the command.
-pub(crate) fn finished_row(row: SubmissionRow, outcome: &Outcome, now: i64) -> SubmissionRow {
+pub(crate) fn finished_row(row: SubmissionRow, outcome: &PiServerOutcome, now: i64) -> SubmissionRow {
     let stored = StoredOutcome {
         success: outcome.success,
         error: outcome.error.as_deref().map(str::to_owned),
@@ -336,7 +336,7 @@ pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<JournalRecov
     let mut journal = server.journal.state.lock();
     for row in rows {
         recovery.scanned += 1;
-        let outcome = stored_outcome(&row).map(|stored| Outcome {
+        let outcome = stored_outcome(&row).map(|stored| PiServerOutcome {
             success: stored.success,
             data: row.data_json.as_deref().and_then(|data| std::str::from_utf8(data).ok()).map(Arc::from),
             error: stored.error.map(Arc::from),
@@ -352,7 +352,7 @@ pub(crate) async fn restore(server: &PiServer, hub: &Hub) -> Result<JournalRecov
         }
         journal.written.insert(Arc::clone(&row.uid));
         let token = pending.next_token();
-        pending.admission.restore(Restored {
+        pending.admission.restore(RestoredSubmission {
             token,
             principal: row.principal,
             id: row.command_id,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use qd_core::view::pi_server::admission::Outcome;
-use qd_core::view::pi_server::request::Request;
+use qd_core::view::pi_server::admission::PiServerOutcome;
+use qd_core::view::pi_server::request::PiServerRequest;
 use qd_wire::pi_server::{FaceEvent, SessionInfo};
 use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
@@ -26,11 +26,11 @@ pub(crate) struct CommandHeading {
 pub(crate) enum CommandPhase<'a> {
     Accepted,
     Started,
-    Finished { outcome: &'a Outcome, replayed: bool },
+    Finished { outcome: &'a PiServerOutcome, replayed: bool },
 }
 
 impl CommandHeading {
-    pub(crate) fn new(request: &Request, command_id: &str) -> Self {
+    pub(crate) fn new(request: &PiServerRequest, command_id: &str) -> Self {
         let envelope = &request.envelope;
         let mut fields = String::with_capacity(128);
         fields.push_str("\"commandId\":");
@@ -84,7 +84,7 @@ impl CommandHeading {
     }
 }
 
-fn finished_fields(outcome: &Outcome, replayed: bool) -> String {
+fn finished_fields(outcome: &PiServerOutcome, replayed: bool) -> String {
     let mut text = String::with_capacity(64);
     text.push_str(if outcome.success { ",\"success\":true" } else { ",\"success\":false" });
     push_rest(&mut text, outcome, replayed);
@@ -92,7 +92,7 @@ fn finished_fields(outcome: &Outcome, replayed: bool) -> String {
 }
 
 /// The fields that `command_finished` and the response have both.
-fn push_rest(text: &mut String, outcome: &Outcome, replayed: bool) {
+fn push_rest(text: &mut String, outcome: &PiServerOutcome, replayed: bool) {
     if let Some(error) = &outcome.error {
         text.push_str(",\"error\":");
         push_string(text, error);
@@ -131,7 +131,12 @@ pub(crate) fn shared(text: &Arc<str>) -> Bytes {
 }
 
 /// The response to a command. `id` is what the client sent.
-pub(crate) fn response(id: Option<&str>, command: &str, outcome: &Outcome, replayed: bool) -> PiFrame {
+pub(crate) fn response(
+    id: Option<&str>,
+    command: &str,
+    outcome: &PiServerOutcome,
+    replayed: bool,
+) -> PiFrame {
     let id = id.map(|id| {
         let mut text = String::with_capacity(id.len() + 2);
         push_string(&mut text, id);

@@ -9,15 +9,15 @@ use super::*;
 const COMMAND: &str = r#"{"type":"prompt","id":"a\"b","sessionId":"s","message":"m","dependsOn":["x","ü\n"],
     "ifSessionVersion":3,"idempotencyKey":"k"}"#;
 
-fn outcome() -> Outcome {
-    Outcome {
+fn outcome() -> PiServerOutcome {
+    PiServerOutcome {
         data: Some(Arc::from("{\"n\":1.50}")),
         error: Some(Arc::from("no \"luck\"")),
         code: Some(ErrorCode::Failed),
         session_version: Some(4),
         timed_out: true,
         indeterminate: true,
-        ..Outcome::default()
+        ..PiServerOutcome::default()
     }
 }
 
@@ -100,13 +100,14 @@ fn responses_are_those_of_the_wire_types() {
     });
     // Data is passed on as it came.
     assert_eq!(written.replace("1.50", "1.5"), json(&typed));
-    let success = Outcome { success: true, ..Outcome::default() };
+    let success = PiServerOutcome { success: true, ..PiServerOutcome::default() };
     assert_eq!(
         whole(response(None, "abort", &success, false)),
         r#"{"type":"response","command":"abort","success":true}"#
     );
     let data: Arc<str> = json!({ "text": "x".repeat(100_000) }).to_string().into();
-    let great = Outcome { data: Some(Arc::clone(&data)), success: true, ..Outcome::default() };
+    let great =
+        PiServerOutcome { data: Some(Arc::clone(&data)), success: true, ..PiServerOutcome::default() };
     let frame = response(None, "bash", &great, true);
     assert!(
         matches!(&frame, PiFrame::Pieces(pieces) if pieces[1].as_ptr() == data.as_ptr()),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use qd_core::view::pi_server::admission::{
-    Admission, Effect, Limits, Outcome, SERVER_SCOPE, Submission, Token,
+    Admission, AdmissionEffect, AdmissionLimits, PiServerOutcome, PiServerSubmission, SERVER_SCOPE,
+    SubmissionToken,
 };
 use qd_core::view::pi_server::rate;
-use qd_core::view::pi_server::request::Request;
+use qd_core::view::pi_server::request::PiServerRequest;
 use qd_store::SubmissionRow;
 use qd_wire::pi_server::Command;
 
@@ -26,10 +27,10 @@ const BATCH_BYTES: usize = 512;
 pub(crate) struct PiPendingCommands {
     pub(crate) admission: Admission,
     journal: Arc<CommandJournal>,
-    live: HashMap<Token, PiPendingCommand>,
+    live: HashMap<SubmissionToken, PiPendingCommand>,
     order: SendOrder,
     clients: Vec<Arc<PiClient>>,
-    last_token: Token,
+    last_token: SubmissionToken,
     /// Sessions that clients know to be there.
     told: HashSet<Arc<str>>,
     /// Sessions that commands of this face are creating or deleting; what others say of them meanwhile is not news.
@@ -62,12 +63,12 @@ struct PiPendingCommand {
 /// What is needed to do a command.
 #[derive(Clone)]
 pub(crate) struct CommandJob {
-    pub(crate) token: Token,
+    pub(crate) token: SubmissionToken,
     /// The name under which the runner does it at most once.
     pub(crate) uid: Arc<str>,
     /// Whether a restart left it in doubt, so that the runner may have done it.
     pub(crate) is_taken_up_again: bool,
-    pub(crate) request: Arc<Request>,
+    pub(crate) request: Arc<PiServerRequest>,
     /// The session it is about, a freshly minted one included.
     pub(crate) session_id: Option<Arc<str>>,
     pub(crate) client: Arc<PiClient>,
@@ -118,14 +119,14 @@ pub(crate) enum DeferredStep {
 impl PiPendingCommands {
     pub(crate) fn new(config: &PiServerConfig, journal: Arc<CommandJournal>) -> Self {
         let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let limits = Limits {
+        let limits = AdmissionLimits {
             outcomes_max: config.outcomes_max,
             outcome_bytes_max: config.outcome_bytes_max,
             in_flight_max: config.in_flight_max,
             in_flight_per_principal_max: config.in_flight_per_principal_max,
             key_ttl_ms: i64::try_from(millis(config.key_life)).unwrap_or(i64::MAX),
             dependency_wait_ms: millis(config.dependency_wait),
-            rate: rate::Limits {
+            rate: rate::RateLimits {
                 per_minute: config.rate_per_minute,
                 global_per_minute: config.global_rate_per_minute,
                 ui_per_minute: config.ui_rate_per_minute,
@@ -149,7 +150,7 @@ impl PiPendingCommands {
     }
 
     /// The next number of a submission.
-    pub(crate) fn next_token(&mut self) -> Token {
+    pub(crate) fn next_token(&mut self) -> SubmissionToken {
         self.last_token += 1;
         self.last_token
     }
@@ -196,7 +197,7 @@ impl PiPendingCommands {
     pub(crate) fn submit(
         &mut self,
         now: i64,
-        submission: Submission,
+        submission: PiServerSubmission,
         job: CommandJob,
         heading: CommandHeading,
     ) -> Vec<DeferredStep> {
@@ -232,7 +233,7 @@ impl PiPendingCommands {
 
     /// A command whose row was on its way was sent, or will not be: gives what waited for it, as long as there is
     /// something.
-    pub(crate) fn release(&mut self, lane: &CommandLane, token: Token) -> Option<Vec<CommandJob>> {
+    pub(crate) fn release(&mut self, lane: &CommandLane, token: SubmissionToken) -> Option<Vec<CommandJob>> {
         loop {
             let mut jobs = self.order.release(lane, token)?;
             // Those that have run out of time have their answers.
@@ -247,8 +248,8 @@ impl PiPendingCommands {
     pub(crate) fn finish(
         &mut self,
         now: i64,
-        token: Token,
-        outcome: Outcome,
+        token: SubmissionToken,
+        outcome: PiServerOutcome,
         after: AfterResponse,
     ) -> Vec<DeferredStep> {
         if let Some(live) = self.live.get_mut(&token) {
@@ -261,7 +262,7 @@ impl PiPendingCommands {
     pub(crate) fn step(
         &mut self,
         now: i64,
-        act: impl FnOnce(&mut Admission, &mut Vec<Effect>),
+        act: impl FnOnce(&mut Admission, &mut Vec<AdmissionEffect>),
     ) -> Vec<DeferredStep> {
         let mut effects = Vec::with_capacity(4);
         act(&mut self.admission, &mut effects);
@@ -285,16 +286,16 @@ impl PiPendingCommands {
         todo
     }
 
-    fn carry_out(&mut self, now: i64, effect: Effect, todo: &mut Vec<DeferredStep>) {
+    fn carry_out(&mut self, now: i64, effect: AdmissionEffect, todo: &mut Vec<DeferredStep>) {
         match effect {
-            Effect::Accepted(token) => self.announce_phase(token, CommandPhase::Accepted),
-            Effect::Started(token) => self.announce_phase(token, CommandPhase::Started),
-            Effect::Journal(token) => {
+            AdmissionEffect::Accepted(token) => self.announce_phase(token, CommandPhase::Accepted),
+            AdmissionEffect::Started(token) => self.announce_phase(token, CommandPhase::Started),
+            AdmissionEffect::Journal(token) => {
                 let Some(live) = self.live.get(&token) else { return };
                 let lane = self.order.reserve(&live.job);
                 self.journal.push(JournalEntry::Begin { token, row: live.row(), lane });
             }
-            Effect::Execute { token, uid, session_id } => {
+            AdmissionEffect::Execute { token, uid, session_id } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
                 live.job.is_taken_up_again = live.job.uid != uid;
                 live.job.uid = Arc::clone(&uid);
@@ -304,11 +305,11 @@ impl PiPendingCommands {
                 }
                 todo.extend(self.order.admit(live.job.clone()).map(DeferredStep::Execute));
             }
-            Effect::Cancel { token, uid } => {
+            AdmissionEffect::Cancel { token, uid } => {
                 let job = self.live.get(&token).map(|live| CommandJob { uid, ..live.job.clone() });
                 todo.extend(job.map(DeferredStep::Cancel));
             }
-            Effect::Store { token, uid, outcome, wait } => {
+            AdmissionEffect::Store { token, uid, outcome, wait } => {
                 let Some(live) = self.live.get_mut(&token) else { return };
                 live.uid = uid;
                 let row = || journal::finished_row(live.row(), &outcome, now);
@@ -322,11 +323,19 @@ impl PiPendingCommands {
                     todo.push(DeferredStep::StoreBehind(Box::new(row())));
                 }
             }
-            Effect::Announce { token, outcome, replayed } => self.announce(token, &outcome, replayed, todo),
+            AdmissionEffect::Announce { token, outcome, replayed } => {
+                self.announce(token, &outcome, replayed, todo)
+            }
         }
     }
 
-    fn announce(&mut self, token: Token, outcome: &Outcome, replayed: bool, todo: &mut Vec<DeferredStep>) {
+    fn announce(
+        &mut self,
+        token: SubmissionToken,
+        outcome: &PiServerOutcome,
+        replayed: bool,
+        todo: &mut Vec<DeferredStep>,
+    ) {
         self.announce_phase(token, CommandPhase::Finished { outcome, replayed });
         // The response comes after what everybody gets.
         self.flush();
@@ -361,7 +370,7 @@ impl PiPendingCommands {
     }
 
     /// Appends a frame of a command to this step's, or sends it at once if not everybody gets the same.
-    fn announce_phase(&mut self, token: Token, phase: CommandPhase<'_>) {
+    fn announce_phase(&mut self, token: SubmissionToken, phase: CommandPhase<'_>) {
         let Some(session_id) = self.live.get(&token).map(|live| live.job.session_id.clone()) else { return };
         if self.batch_session != session_id {
             self.flush();
@@ -403,7 +412,7 @@ impl PiPendingCommands {
     }
 
     /// A command is about to create or delete its session.
-    pub(crate) fn begin_session_change(&mut self, token: Token) {
+    pub(crate) fn begin_session_change(&mut self, token: SubmissionToken) {
         let Some(live) = self.live.get_mut(&token) else { return };
         let Some(session_id) = live.job.session_id.clone() else { return };
         live.is_under_way = true;

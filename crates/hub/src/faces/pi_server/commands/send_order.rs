@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use qd_core::view::pi_server::admission::Token;
+use qd_core::view::pi_server::admission::SubmissionToken;
 
 use crate::faces::pi_server::commands::pending_commands::CommandJob;
 
@@ -29,7 +29,7 @@ impl CommandLane {
 pub(crate) struct SendOrder(HashMap<CommandLane, VecDeque<QueuedSend>>);
 
 struct QueuedSend {
-    token: Token,
+    token: SubmissionToken,
     behind: Vec<CommandJob>,
 }
 
@@ -62,7 +62,7 @@ impl SendOrder {
 
     /// The command was sent, or will not be. Gives those that waited for it, which are to be sent next; then this is
     /// to be called again, because others may have come behind them meanwhile. `None` when that is over.
-    pub(crate) fn release(&mut self, lane: &CommandLane, token: Token) -> Option<Vec<CommandJob>> {
+    pub(crate) fn release(&mut self, lane: &CommandLane, token: SubmissionToken) -> Option<Vec<CommandJob>> {
         let places = self.0.get_mut(lane)?;
         let at = places.iter().position(|place| place.token == token)?;
         let behind = std::mem::take(&mut places.get_mut(at)?.behind);

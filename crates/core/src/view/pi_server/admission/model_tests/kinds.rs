@@ -1,6 +1,6 @@
 //! The kinds of outcomes, to see that the sequences are about all of them.
 
-use super::super::Outcome;
+use super::super::PiServerOutcome;
 
 /// The kinds of errors, by a part of their text; the first that fits counts.
 pub(super) const KINDS: &[(&str, &str)] = &[
@@ -26,7 +26,7 @@ pub(super) const KINDS: &[(&str, &str)] = &[
     ("not known to the runner", "The runner does not know"),
 ];
 
-pub(super) fn kind(outcome: &Outcome) -> &'static str {
+pub(super) fn kind(outcome: &PiServerOutcome) -> &'static str {
     match &outcome.error {
         None => "success",
         Some(_) if outcome.timed_out => "timed out",

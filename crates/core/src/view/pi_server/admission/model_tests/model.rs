@@ -6,9 +6,12 @@ use std::sync::Arc;
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::{Bucket, spec};
 
-use super::super::{Effect, Limits, Outcome, Restored, Submission, Token};
-use super::item::{Ending, Item, Row, State, failed, item, key_of, may_be_lost, row};
-use super::room::{REMEMBERED_MS, excess};
+use super::super::{
+    AdmissionEffect, AdmissionLimits, PiServerOutcome, PiServerSubmission, RestoredSubmission,
+    SubmissionToken,
+};
+use super::bounds::{REMEMBERED_MS, excess};
+use super::command::{Ending, ModelCommand, ModelPhase, ModelRow, failed, item, key_of, may_be_lost, row};
 
 enum Found {
     InFlight(usize),
@@ -16,18 +19,18 @@ enum Found {
 }
 
 pub(super) struct Model {
-    limits: Limits,
-    items: Vec<Item>,
-    rows: Vec<Row>,
+    limits: AdmissionLimits,
+    items: Vec<ModelCommand>,
+    rows: Vec<ModelRow>,
     /// How every command ended that was announced.
-    settled: Vec<(Token, Option<String>)>,
+    settled: Vec<(SubmissionToken, Option<String>)>,
     charges: Vec<(i64, Arc<str>, Bucket, Option<String>)>,
     evicted: Vec<Arc<str>>,
-    out: Vec<Effect>,
+    out: Vec<AdmissionEffect>,
 }
 
 impl Model {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: AdmissionLimits) -> Self {
         Model {
             limits,
             items: Vec::new(),
@@ -39,7 +42,7 @@ impl Model {
         }
     }
 
-    pub(super) fn effects(&mut self) -> Vec<Effect> {
+    pub(super) fn effects(&mut self) -> Vec<AdmissionEffect> {
         std::mem::take(&mut self.out)
     }
 
@@ -47,7 +50,7 @@ impl Model {
         std::mem::take(&mut self.evicted)
     }
 
-    pub(super) fn restore(&mut self, row: Restored) {
+    pub(super) fn restore(&mut self, row: RestoredSubmission) {
         let key = row.key.map(|key| (row.scope, key)).filter(|key| {
             let older = self
                 .rows
@@ -60,7 +63,7 @@ impl Model {
         let done = row.outcome.map(|outcome| (row.finished_at.unwrap_or(0), outcome));
         let may_be_lost = spec(&row.command).is_some_and(may_be_lost);
         let at = row.finished_at.unwrap_or(row.accepted_at);
-        let row = Row {
+        let row = ModelRow {
             uid: row.uid,
             principal: row.principal,
             id: row.id,
@@ -75,50 +78,51 @@ impl Model {
         self.keep(at, row);
     }
 
-    pub(super) fn submit(&mut self, now: i64, submission: Submission) {
-        self.out.push(Effect::Accepted(submission.token));
+    pub(super) fn submit(&mut self, now: i64, submission: PiServerSubmission) {
+        self.out.push(AdmissionEffect::Accepted(submission.token));
         self.arrive(now, submission);
         self.go(now);
     }
 
-    pub(super) fn journaled(&mut self, now: i64, token: Token) {
-        if let Some(at) = self.at(token).filter(|at| self.items[*at].state == State::Writing) {
+    pub(super) fn journaled(&mut self, now: i64, token: SubmissionToken) {
+        if let Some(at) = self.at(token).filter(|at| self.items[*at].state == ModelPhase::Writing) {
             self.work(at);
         }
         self.go(now);
     }
 
-    pub(super) fn finish(&mut self, now: i64, token: Token, outcome: Outcome) {
+    pub(super) fn finish(&mut self, now: i64, token: SubmissionToken, outcome: PiServerOutcome) {
         if let Some(at) = self.at(token).filter(|at| self.items[*at].undecided()) {
             self.conclude(now, at, outcome);
         }
         self.go(now);
     }
 
-    pub(super) fn refuse(&mut self, now: i64, token: Token, error: &str) {
+    pub(super) fn refuse(&mut self, now: i64, token: SubmissionToken, error: &str) {
         self.give_up(now, token, error);
         self.go(now);
     }
 
     pub(super) fn revoke(&mut self, now: i64, principal: &str) {
         let own = self.items.iter().filter(|item| *item.submission.principal == *principal);
-        let tokens: Vec<Token> = own.map(|item| item.submission.token).collect();
+        let tokens: Vec<SubmissionToken> = own.map(|item| item.submission.token).collect();
         tokens.into_iter().for_each(|token| self.give_up(now, token, "The access token was revoked"));
         self.go(now);
     }
 
     /// What has not begun does not begin any more, and what is in doubt stays so.
-    fn give_up(&mut self, now: i64, token: Token, error: &str) {
+    fn give_up(&mut self, now: i64, token: SubmissionToken, error: &str) {
         let Some(at) = self.at(token) else { return };
-        if let State::InLine | State::Aside | State::Writing = self.items[at].state {
+        if let ModelPhase::InLine | ModelPhase::Aside | ModelPhase::Writing = self.items[at].state {
             let again = self.items[at].again.is_some();
             let ending = if again { Ending::InDoubt } else { Ending::Gone };
             self.end(now, at, failed(error.into()), ending);
         }
     }
 
-    pub(super) fn stored(&mut self, now: i64, token: Token) {
-        if let Some(at) = self.at(token).filter(|at| matches!(self.items[*at].state, State::Keeping(..))) {
+    pub(super) fn stored(&mut self, now: i64, token: SubmissionToken) {
+        if let Some(at) = self.at(token).filter(|at| matches!(self.items[*at].state, ModelPhase::Keeping(..)))
+        {
             self.announce(now, at, Ending::Kept);
         }
         self.go(now);
@@ -137,10 +141,13 @@ impl Model {
             let item = &self.items[index];
             let outcome = if what == 0 {
                 let (name, ms) = (item.submission.spec.name, item.submission.timeout_ms.unwrap());
-                if item.state == State::Working {
-                    self.out.push(Effect::Cancel { token, uid: item.uid() });
+                if item.state == ModelPhase::Working {
+                    self.out.push(AdmissionEffect::Cancel { token, uid: item.uid() });
                 }
-                Outcome { timed_out: true, ..failed(format!("Command '{name}' timed out after {ms}ms")) }
+                PiServerOutcome {
+                    timed_out: true,
+                    ..failed(format!("Command '{name}' timed out after {ms}ms"))
+                }
             } else {
                 let first = item.awaited.iter().find(|(_, on)| self.end_of(*on).is_none());
                 let (id, ms) = (&first.unwrap().0, self.limits.dependency_wait_ms);
@@ -151,17 +158,17 @@ impl Model {
         }
     }
 
-    fn at(&self, token: Token) -> Option<usize> {
+    fn at(&self, token: SubmissionToken) -> Option<usize> {
         self.items.iter().position(|item| item.submission.token == token)
     }
 
-    fn end_of(&self, token: Token) -> Option<&Option<String>> {
+    fn end_of(&self, token: SubmissionToken) -> Option<&Option<String>> {
         self.settled.iter().find(|(settled, _)| *settled == token).map(|(_, error)| error)
     }
 
     fn main_of(&self, at: usize) -> usize {
         match self.items[at].state {
-            State::Echo(token, _) => self.at(token).unwrap(),
+            ModelPhase::Echo(token, _) => self.at(token).unwrap(),
             _ => at,
         }
     }
@@ -170,7 +177,7 @@ impl Model {
         if let Some(at) = self.items.iter().position(|item| item.has_id(principal, id)) {
             return Some(Found::InFlight(self.main_of(at)));
         }
-        let known = |row: &Row| *row.principal == *principal && row.id.as_deref() == Some(id);
+        let known = |row: &ModelRow| *row.principal == *principal && row.id.as_deref() == Some(id);
         self.rows.iter().rposition(known).map(Found::Row)
     }
 
@@ -178,13 +185,13 @@ impl Model {
         if let Some(at) = self.items.iter().position(|item| item.has_key(principal, key)) {
             return Some(Found::InFlight(at));
         }
-        let known = |row: &Row| *row.principal == *principal && row.key.as_ref() == Some(key);
+        let known = |row: &ModelRow| *row.principal == *principal && row.key.as_ref() == Some(key);
         let at = self.rows.iter().rposition(known)?;
         let expired = self.rows[at].done.as_ref().is_some_and(|(at, _)| now - at >= self.limits.key_ttl_ms);
         (!expired).then_some(Found::Row(at))
     }
 
-    fn arrive(&mut self, now: i64, submission: Submission) {
+    fn arrive(&mut self, now: i64, submission: PiServerSubmission) {
         let token = submission.token;
         let by_key = key_of(&submission).and_then(|key| self.find_key(now, &submission.principal, &key));
         let by_id = submission.id.as_ref().and_then(|id| self.find_id(&submission.principal, id));
@@ -215,14 +222,14 @@ impl Model {
             match found {
                 Found::InFlight(_) if busy => return self.refuse_busy(token),
                 Found::InFlight(at) => {
-                    let state = State::Echo(self.items[at].submission.token, new_id);
+                    let state = ModelPhase::Echo(self.items[at].submission.token, new_id);
                     return self.items.push(item(now, submission, state));
                 }
                 Found::Row(at) => match self.rows[at].done.clone() {
                     Some((_, outcome)) => return self.repeat(now, submission, new_id, outcome),
                     None if now - self.rows[at].accepted_at >= REMEMBERED_MS => {
                         let outcome = too_old(&submission).into();
-                        return self.out.push(Effect::Announce { token, outcome, replayed: true });
+                        return self.out.push(AdmissionEffect::Announce { token, outcome, replayed: true });
                     }
                     None => again = Some(at),
                 },
@@ -237,7 +244,7 @@ impl Model {
         let session = submission.session_id.clone().filter(|_| submission.names_session);
         self.charges.push((now, submission.principal.clone(), submission.spec.bucket, session));
         let again = again.map(|at| self.rows.remove(at));
-        let mut item = item(now, submission, State::InLine);
+        let mut item = item(now, submission, ModelPhase::InLine);
         item.ends = item.submission.timeout_ms.map(|ms| now + i64::try_from(ms).unwrap());
         item.own_id_is_new = again.is_some() && new_id;
         item.checked = again.is_some();
@@ -245,7 +252,7 @@ impl Model {
         self.items.push(item);
     }
 
-    fn too_fast(&self, now: i64, submission: &Submission) -> Option<String> {
+    fn too_fast(&self, now: i64, submission: &PiServerSubmission) -> Option<String> {
         let session = submission.session_id.clone().filter(|_| submission.names_session);
         let mine =
             self.charges.iter().filter(|charge| charge.0 > now - 60_000 && charge.1 == submission.principal);
@@ -264,29 +271,29 @@ impl Model {
         reached(mine, limit).then(|| format!("Global rate limit exceeded ({limit} commands/minute)"))
     }
 
-    fn reject(&mut self, token: Token, error: String) {
-        self.out.push(Effect::Announce { token, outcome: failed(error).into(), replayed: false });
+    fn reject(&mut self, token: SubmissionToken, error: String) {
+        self.out.push(AdmissionEffect::Announce { token, outcome: failed(error).into(), replayed: false });
     }
 
-    fn refuse_busy(&mut self, token: Token) {
+    fn refuse_busy(&mut self, token: SubmissionToken) {
         self.reject(token, "Server busy - too many concurrent commands. Please retry.".into());
     }
 
-    fn repeat(&mut self, now: i64, submission: Submission, new_id: bool, outcome: Outcome) {
+    fn repeat(&mut self, now: i64, submission: PiServerSubmission, new_id: bool, outcome: PiServerOutcome) {
         let token = submission.token;
         if new_id {
             self.keep_other_id(now, &submission, &outcome);
         }
-        self.out.push(Effect::Announce { token, outcome: outcome.into(), replayed: true });
+        self.out.push(AdmissionEffect::Announce { token, outcome: outcome.into(), replayed: true });
     }
 
-    fn keep_other_id(&mut self, now: i64, submission: &Submission, outcome: &Outcome) {
+    fn keep_other_id(&mut self, now: i64, submission: &PiServerSubmission, outcome: &PiServerOutcome) {
         let (token, uid) = (submission.token, submission.uid.clone());
-        self.out.push(Effect::Store { token, uid, outcome: outcome.clone().into(), wait: false });
-        self.keep(now, Row { key: None, ..row(submission, now, Some((now, outcome.clone()))) });
+        self.out.push(AdmissionEffect::Store { token, uid, outcome: outcome.clone().into(), wait: false });
+        self.keep(now, ModelRow { key: None, ..row(submission, now, Some((now, outcome.clone()))) });
     }
 
-    fn keep(&mut self, now: i64, row: Row) {
+    fn keep(&mut self, now: i64, row: ModelRow) {
         self.rows.push(row);
         while let Some(at) = excess(&self.rows, &self.limits, now) {
             self.evicted.push(self.rows.remove(at).uid);
@@ -296,7 +303,7 @@ impl Model {
     /// The first that can go on does, until nobody can.
     fn go(&mut self, now: i64) {
         while let Some(at) = (0..self.items.len()).find(|at| self.can_go_on(*at)) {
-            if self.items[at].state == State::InLine {
+            if self.items[at].state == ModelPhase::InLine {
                 self.take_turn(now, at);
                 continue;
             }
@@ -307,7 +314,7 @@ impl Model {
             match failure {
                 Some(error) => self.conclude(now, at, failed(error)),
                 None => {
-                    self.items[at].state = State::InLine;
+                    self.items[at].state = ModelPhase::InLine;
                     self.items[at].waits_until = None;
                 }
             }
@@ -317,23 +324,25 @@ impl Model {
     fn can_go_on(&self, at: usize) -> bool {
         let item = &self.items[at];
         match item.state {
-            State::Aside => {
+            ModelPhase::Aside => {
                 let ends: Vec<_> = item.awaited.iter().map(|(_, on)| self.end_of(*on)).collect();
                 ends.iter().any(|end| matches!(end, Some(Some(_)))) || ends.iter().all(Option::is_some)
             }
-            State::InLine => {
+            ModelPhase::InLine => {
                 let lane = item.lane();
                 let lane_is_free = lane.is_none()
                     || !self.items.iter().enumerate().any(|(other_at, other)| {
                         other.lane() == lane
-                            && (other.at_turn || (other.state == State::InLine && other_at < at))
+                            && (other.at_turn || (other.state == ModelPhase::InLine && other_at < at))
                     });
-                let same = |other: &&Item| item.session().is_some() && other.session() == item.session();
+                let same =
+                    |other: &&ModelCommand| item.session().is_some() && other.session() == item.session();
                 let before = || self.items[..at].iter().filter(same);
                 let work = item.submission.spec.lane == Lane::Session;
                 let born = work || !before().any(|other| other.is_birth() && other.is_there());
                 let over = !item.is_birth() || !before().any(|other| other.is_end() && other.is_there());
-                let written = !item.follows_rows() || !before().any(|other| other.state == State::Writing);
+                let written =
+                    !item.follows_rows() || !before().any(|other| other.state == ModelPhase::Writing);
                 lane_is_free && born && over && written
             }
             _ => false,
@@ -344,7 +353,7 @@ impl Model {
         let token = self.items[at].submission.token;
         self.items[at].at_turn = self.items[at].lane().is_some() || self.items[at].is_end();
         if !std::mem::replace(&mut self.items[at].started, true) {
-            self.out.push(Effect::Started(token));
+            self.out.push(AdmissionEffect::Started(token));
         }
         if !std::mem::replace(&mut self.items[at].checked, true) {
             match self.check_dependencies(at) {
@@ -353,7 +362,7 @@ impl Model {
                 Ok(awaited) => {
                     let item = &mut self.items[at];
                     item.awaited = awaited;
-                    item.state = State::Aside;
+                    item.state = ModelPhase::Aside;
                     item.at_turn = false;
                     item.waits_until = Some(now + i64::try_from(self.limits.dependency_wait_ms).unwrap());
                     return;
@@ -364,14 +373,14 @@ impl Model {
         if again.is_some_and(|row| now - row.accepted_at >= REMEMBERED_MS) {
             self.conclude(now, at, too_old(&self.items[at].submission));
         } else if self.items[at].durable() && again.is_none() {
-            self.items[at].state = State::Writing;
-            self.out.push(Effect::Journal(token));
+            self.items[at].state = ModelPhase::Writing;
+            self.out.push(AdmissionEffect::Journal(token));
         } else {
             self.work(at);
         }
     }
 
-    fn check_dependencies(&self, at: usize) -> Result<Vec<(String, Token)>, String> {
+    fn check_dependencies(&self, at: usize) -> Result<Vec<(String, SubmissionToken)>, String> {
         let item = &self.items[at];
         let mut awaited = Vec::new();
         for id in &item.submission.depends_on {
@@ -412,7 +421,7 @@ impl Model {
     /// Whether a command waits for another one, itself or by others. There are no circles among those that wait.
     fn leads_to(&self, from: usize, to: usize) -> bool {
         from == to
-            || self.items[from].state == State::Aside
+            || self.items[from].state == ModelPhase::Aside
                 && self.items[from]
                     .awaited
                     .iter()
@@ -420,28 +429,33 @@ impl Model {
     }
 
     fn work(&mut self, at: usize) {
-        self.items[at].state = State::Working;
+        self.items[at].state = ModelPhase::Working;
         let item = &self.items[at];
         let session_id = item.again.as_ref().and_then(|row| row.session.as_deref()).map(Into::into);
-        self.out.push(Effect::Execute { token: item.submission.token, uid: item.uid(), session_id });
+        self.out.push(AdmissionEffect::Execute { token: item.submission.token, uid: item.uid(), session_id });
     }
 
-    fn conclude(&mut self, now: i64, at: usize, outcome: Outcome) {
+    fn conclude(&mut self, now: i64, at: usize, outcome: PiServerOutcome) {
         let ending = self.items[at].ending(&outcome);
         self.end(now, at, outcome, ending);
     }
 
-    fn end(&mut self, now: i64, at: usize, outcome: Outcome, ending: Ending) {
+    fn end(&mut self, now: i64, at: usize, outcome: PiServerOutcome, ending: Ending) {
         let item = &mut self.items[at];
         item.ends = None;
         item.waits_until = None;
-        let before = std::mem::replace(&mut item.state, State::Keeping(outcome.clone(), now));
-        if before == State::Writing && ending == Ending::Gone {
+        let before = std::mem::replace(&mut item.state, ModelPhase::Keeping(outcome.clone(), now));
+        if before == ModelPhase::Writing && ending == Ending::Gone {
             self.evicted.push(item.submission.uid.clone());
         }
         let (token, durable) = (item.submission.token, item.durable());
         if ending == Ending::Kept {
-            self.out.push(Effect::Store { token, uid: item.uid(), outcome: outcome.into(), wait: durable });
+            self.out.push(AdmissionEffect::Store {
+                token,
+                uid: item.uid(),
+                outcome: outcome.into(),
+                wait: durable,
+            });
         }
         if ending != Ending::Kept || !durable {
             self.announce(now, at, ending);
@@ -450,26 +464,28 @@ impl Model {
 
     fn announce(&mut self, now: i64, at: usize, ending: Ending) {
         let item = self.items.remove(at);
-        let State::Keeping(outcome, finished_at) = item.state.clone() else { unreachable!() };
+        let ModelPhase::Keeping(outcome, finished_at) = item.state.clone() else { unreachable!() };
         let token = item.submission.token;
         let kept = ending == Ending::Kept;
         let done = kept.then(|| (finished_at, outcome.clone()));
         if ending != Ending::Gone {
             let at = if kept { finished_at } else { now };
             match &item.again {
-                Some(again) => self.keep(at, Row { done, ..again.clone() }),
+                Some(again) => self.keep(at, ModelRow { done, ..again.clone() }),
                 None => self.keep(at, row(&item.submission, item.accepted_at, done)),
             }
         }
         if kept && item.again.is_some() && item.own_id_is_new {
             self.keep_other_id(finished_at, &item.submission, &outcome);
         }
-        self.out.push(Effect::Announce { token, outcome: outcome.clone().into(), replayed: false });
-        while let Some(at) =
-            self.items.iter().position(|item| matches!(item.state, State::Echo(main, _) if main == token))
+        self.out.push(AdmissionEffect::Announce { token, outcome: outcome.clone().into(), replayed: false });
+        while let Some(at) = self
+            .items
+            .iter()
+            .position(|item| matches!(item.state, ModelPhase::Echo(main, _) if main == token))
         {
             let echo = self.items.remove(at);
-            let new_id = kept && echo.state == State::Echo(token, true);
+            let new_id = kept && echo.state == ModelPhase::Echo(token, true);
             self.repeat(now, echo.submission, new_id, outcome.clone());
         }
         let error = (!outcome.success).then(|| outcome.error.as_deref().unwrap().to_owned());
@@ -477,11 +493,11 @@ impl Model {
     }
 }
 
-fn too_old(submission: &Submission) -> Outcome {
+fn too_old(submission: &PiServerSubmission) -> PiServerOutcome {
     let name = submission.spec.name;
     let error = format!(
         "Nobody can know any more whether '{name}' was done: it was cut off too long ago, and is not done again. \
          Look at the session, and send it with another id if it is still wanted"
     );
-    Outcome { indeterminate: true, ..failed(error) }
+    PiServerOutcome { indeterminate: true, ..failed(error) }
 }

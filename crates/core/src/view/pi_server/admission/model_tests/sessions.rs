@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use qd_wire::command_table::Lane;
 
-use super::super::Submission;
+use super::super::PiServerSubmission;
 
-pub(super) fn lane<'a>(submission: &Submission, session: &'a str) -> Option<(bool, &'a str)> {
+pub(super) fn lane<'a>(submission: &PiServerSubmission, session: &'a str) -> Option<(bool, &'a str)> {
     match submission.spec.lane {
         Lane::Session | Lane::Shell => Some((true, session)),
         Lane::Control | Lane::Read | Lane::Service => None,
@@ -15,7 +15,7 @@ pub(super) fn lane<'a>(submission: &Submission, session: &'a str) -> Option<(boo
 
 pub(super) fn perform(
     sessions: &mut BTreeMap<String, u64>,
-    submission: &Submission,
+    submission: &PiServerSubmission,
     session: &str,
     fails: bool,
 ) -> Result<Option<u64>, String> {
@@ -47,7 +47,7 @@ pub(super) fn perform(
     Ok(Some(version))
 }
 
-pub(super) fn fingerprint(submission: &Submission, payload: usize) -> [u8; 32] {
+pub(super) fn fingerprint(submission: &PiServerSubmission, payload: usize) -> [u8; 32] {
     let mut digest = [0u8; 32];
     // The client did not write a minted name, and a repeat gets another one.
     let session = submission.session_id.as_deref().filter(|_| submission.names_session);

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::spec;
 
-use super::super::{Admission, Effect, Limits, Outcome, Restored, Submission, Token};
+use super::super::{
+    Admission, AdmissionEffect, AdmissionLimits, PiServerOutcome, PiServerSubmission, RestoredSubmission,
+    SubmissionToken,
+};
 use super::choices::Choices;
 use super::kinds::kind;
 use super::model::Model;
@@ -46,14 +49,14 @@ enum Stage {
 
 #[derive(Clone)]
 struct StoredRow {
-    submission: Submission,
+    submission: PiServerSubmission,
     accepted_at: i64,
-    finished: Option<(i64, Outcome)>,
+    finished: Option<(i64, PiServerOutcome)>,
 }
 
 /// A command with the sessions.
 struct Work {
-    token: Token,
+    token: SubmissionToken,
     uid: Arc<str>,
     session: Arc<str>,
 }
@@ -62,26 +65,26 @@ pub(super) struct World {
     now: i64,
     machine: Admission,
     model: Model,
-    limits: Limits,
+    limits: AdmissionLimits,
     /// What a planted fault does to the submissions the machine gets.
-    fault: fn(&mut Submission),
-    sent: Vec<Submission>,
+    fault: fn(&mut PiServerSubmission),
+    sent: Vec<PiServerSubmission>,
     /// When each was sent.
     sent_at: Vec<i64>,
-    stages: HashMap<Token, Stage>,
+    stages: HashMap<SubmissionToken, Stage>,
     calls: u64,
     /// In which call a command was started.
-    started_in: HashMap<Token, u64>,
-    journaling: Vec<Token>,
+    started_in: HashMap<SubmissionToken, u64>,
+    journaling: Vec<SubmissionToken>,
     working: Vec<Work>,
-    storing: Vec<Token>,
-    overdue: Vec<Token>,
+    storing: Vec<SubmissionToken>,
+    overdue: Vec<SubmissionToken>,
     /// In the order of writing; the last ones may not be on disk yet.
     rows: Vec<StoredRow>,
-    pending_rows: HashMap<Token, (Arc<str>, i64, Outcome)>,
+    pending_rows: HashMap<SubmissionToken, (Arc<str>, i64, PiServerOutcome)>,
     sessions: BTreeMap<String, u64>,
     /// What each session has done under which uid: they survive the machine, and know nothing of each other.
-    done: HashMap<(Arc<str>, Arc<str>), Outcome>,
+    done: HashMap<(Arc<str>, Arc<str>), PiServerOutcome>,
     /// Which session was asked to do what: nothing is done in two of them.
     asked: HashMap<Arc<str>, Arc<str>>,
     /// What has happened, and how often.
@@ -89,7 +92,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(limits: Limits, fault: fn(&mut Submission)) -> Self {
+    pub(super) fn new(limits: AdmissionLimits, fault: fn(&mut PiServerSubmission)) -> Self {
         World {
             now: 1_000_000,
             machine: Admission::new(limits),
@@ -169,7 +172,7 @@ impl World {
             })
             .collect();
         let if_session_version = choices.one_in(10).then(|| choices.below(3) as u64);
-        let mut submission = Submission {
+        let mut submission = PiServerSubmission {
             token: 0,
             principal: choices.of(&["p", "p", "p", "p", "p", "q"]).into(),
             spec,
@@ -210,8 +213,8 @@ impl World {
         self.send(submission)
     }
 
-    fn send(&mut self, mut submission: Submission) -> Result<(), String> {
-        submission.token = self.sent.len() as Token + 1;
+    fn send(&mut self, mut submission: PiServerSubmission) -> Result<(), String> {
+        submission.token = self.sent.len() as SubmissionToken + 1;
         submission.uid = format!("u{}", submission.token).into();
         self.sent.push(submission.clone());
         self.sent_at.push(self.now);
@@ -235,10 +238,10 @@ impl World {
                 if number > 1 {
                     self.perform(&work, false);
                 }
-                Outcome { indeterminate: true, settled: false, ..failed("The link was lost") }
+                PiServerOutcome { indeterminate: true, settled: false, ..failed("The link was lost") }
             }
             4..6 => {
-                let outcome = Outcome { indeterminate: true, ..failed("The runner does not know") };
+                let outcome = PiServerOutcome { indeterminate: true, ..failed("The runner does not know") };
                 self.done.entry((work.session, work.uid)).or_insert(outcome).clone()
             }
             number => self.perform(&work, number < 18),
@@ -246,7 +249,7 @@ impl World {
         self.finish(token, outcome)
     }
 
-    fn finish(&mut self, token: Token, outcome: Outcome) -> Result<(), String> {
+    fn finish(&mut self, token: SubmissionToken, outcome: PiServerOutcome) -> Result<(), String> {
         let mut effects = Vec::new();
         self.machine.finish(self.now, token, outcome.clone(), &mut effects);
         self.model.finish(self.now, token, outcome);
@@ -256,7 +259,7 @@ impl World {
     /// Work that was told to stop ends all the same.
     fn finish_late(&mut self) -> Result<(), String> {
         let Some(token) = self.overdue.pop() else { return Ok(()) };
-        self.finish(token, Outcome { success: true, ..Outcome::default() })
+        self.finish(token, PiServerOutcome { success: true, ..PiServerOutcome::default() })
     }
 
     fn journal_one(&mut self, choices: &mut Choices) -> Result<(), String> {
@@ -299,7 +302,7 @@ impl World {
         self.compare(effects)
     }
 
-    fn write(&mut self, token: Token, uid: &Arc<str>, at: i64, outcome: Outcome) {
+    fn write(&mut self, token: SubmissionToken, uid: &Arc<str>, at: i64, outcome: PiServerOutcome) {
         match self.rows.iter_mut().find(|row| row.submission.uid == *uid) {
             Some(row) => row.finished = Some((at, outcome)),
             None => {
@@ -341,7 +344,7 @@ impl World {
         self.pending_rows.clear();
         for row in self.rows.clone() {
             let submission = &row.submission;
-            let restored = Restored {
+            let restored = RestoredSubmission {
                 token: submission.token,
                 principal: submission.principal.clone(),
                 id: submission.id.clone(),
@@ -355,25 +358,27 @@ impl World {
                 session_id: submission.session_id.clone(),
                 accepted_at: row.accepted_at,
             };
-            self.machine
-                .restore(Restored { fingerprint: self.seen_fingerprint(submission), ..restored.clone() });
+            self.machine.restore(RestoredSubmission {
+                fingerprint: self.seen_fingerprint(submission),
+                ..restored.clone()
+            });
             self.model.restore(restored);
         }
         self.compare(Vec::new())
     }
 
-    fn seen_fingerprint(&self, submission: &Submission) -> [u8; 32] {
+    fn seen_fingerprint(&self, submission: &PiServerSubmission) -> [u8; 32] {
         let mut seen = submission.clone();
         (self.fault)(&mut seen);
         seen.fingerprint
     }
 
-    fn submission(&self, token: Token) -> &Submission {
+    fn submission(&self, token: SubmissionToken) -> &PiServerSubmission {
         &self.sent[token as usize - 1]
     }
 
     /// What the session's authority does: once per uid, and with the version rules of section 10.
-    fn perform(&mut self, work: &Work, fails: bool) -> Outcome {
+    fn perform(&mut self, work: &Work, fails: bool) -> PiServerOutcome {
         let name = (work.session.clone(), work.uid.clone());
         if let Some(outcome) = self.done.get(&name) {
             return outcome.clone();
@@ -384,7 +389,12 @@ impl World {
                 // Some of what is read is long.
                 let more = if submission.spec.mutating { 0 } else { work.token as usize % 3 * 40 };
                 let data = format!("{{\"done\":\"{}\"}}{:more$}", work.uid, "");
-                Outcome { success: true, data: Some(data.into()), session_version, ..Outcome::default() }
+                PiServerOutcome {
+                    success: true,
+                    data: Some(data.into()),
+                    session_version,
+                    ..PiServerOutcome::default()
+                }
             }
             Err(error) => failed(&error),
         };
@@ -395,10 +405,11 @@ impl World {
     }
 
     /// Both must want the same; what they want is then done.
-    fn compare(&mut self, effects: Vec<Effect>) -> Result<(), String> {
+    fn compare(&mut self, effects: Vec<AdmissionEffect>) -> Result<(), String> {
         let expected = self.model.effects();
         // The model knows the document's sentences; that each has a code is checked here.
-        let effects: Vec<Effect> = effects.into_iter().map(without_code).collect::<Result<_, _>>()?;
+        let effects: Vec<AdmissionEffect> =
+            effects.into_iter().map(without_code).collect::<Result<_, _>>()?;
         check(effects == expected, || format!("machine {effects:#?}\nmodel {expected:#?}"))?;
         let (evicted, expected) = (self.machine.evicted(), self.model.evicted());
         check(evicted == expected, || {
@@ -412,32 +423,32 @@ impl World {
         Ok(())
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Result<(), String> {
+    fn carry_out(&mut self, effect: AdmissionEffect) -> Result<(), String> {
         match effect {
-            Effect::Accepted(token) => self.reach(token, Stage::Accepted)?,
-            Effect::Started(token) => {
+            AdmissionEffect::Accepted(token) => self.reach(token, Stage::Accepted)?,
+            AdmissionEffect::Started(token) => {
                 self.reach(token, Stage::Started)?;
                 self.started_in.insert(token, self.calls);
             }
-            Effect::Journal(token) => {
+            AdmissionEffect::Journal(token) => {
                 self.reach(token, Stage::Journal)?;
                 self.journaling.push(token);
             }
-            Effect::Execute { token, uid, session_id } => self.begin(token, uid, session_id)?,
-            Effect::Cancel { token, .. } => {
+            AdmissionEffect::Execute { token, uid, session_id } => self.begin(token, uid, session_id)?,
+            AdmissionEffect::Cancel { token, .. } => {
                 self.working.retain(|work| work.token != token);
                 self.overdue.push(token);
             }
-            Effect::Store { token, uid, outcome, wait: true } => {
+            AdmissionEffect::Store { token, uid, outcome, wait: true } => {
                 self.reach(token, Stage::Store)?;
                 self.journaling.retain(|journaling| *journaling != token);
                 self.pending_rows.insert(token, (uid, self.now, (*outcome).clone()));
                 self.storing.push(token);
             }
-            Effect::Store { token, uid, outcome, wait: false } => {
+            AdmissionEffect::Store { token, uid, outcome, wait: false } => {
                 self.write(token, &uid, self.now, (*outcome).clone());
             }
-            Effect::Announce { token, outcome, replayed } => {
+            AdmissionEffect::Announce { token, outcome, replayed } => {
                 check(!self.storing.contains(&token), || format!("{token} announced before it is stored"))?;
                 self.reach(token, Stage::Announced)?;
                 let what = kind(&outcome);
@@ -449,7 +460,7 @@ impl World {
     }
 
     /// Accepted comes first, everything at most once, and nothing after the announcement.
-    fn reach(&mut self, token: Token, stage: Stage) -> Result<(), String> {
+    fn reach(&mut self, token: SubmissionToken, stage: Stage) -> Result<(), String> {
         let before = self.stages.insert(token, stage);
         let in_order = match before {
             None => stage == Stage::Accepted,
@@ -458,7 +469,12 @@ impl World {
         check(in_order, || format!("{token} went from {before:?} to {stage:?}"))
     }
 
-    fn begin(&mut self, token: Token, uid: Arc<str>, session_id: Option<Arc<str>>) -> Result<(), String> {
+    fn begin(
+        &mut self,
+        token: SubmissionToken,
+        uid: Arc<str>,
+        session_id: Option<Arc<str>>,
+    ) -> Result<(), String> {
         self.reach(token, Stage::Execute)?;
         let submission = self.submission(token);
         let own: Arc<str> = submission.session_id.as_deref().unwrap_or_default().into();
@@ -482,7 +498,7 @@ impl World {
     }
 
     /// Nobody else of its lane is at work (section 7.3), and it overtakes nobody who waits only for the store.
-    fn is_in_order(&self, token: Token, session: &str) -> Result<(), String> {
+    fn is_in_order(&self, token: SubmissionToken, session: &str) -> Result<(), String> {
         let submission = self.submission(token);
         let lane_of = lane(submission, session);
         let same =
@@ -504,8 +520,8 @@ impl World {
     }
 }
 
-fn failed(error: &str) -> Outcome {
-    Outcome { error: Some(error.into()), ..Outcome::default() }
+fn failed(error: &str) -> PiServerOutcome {
+    PiServerOutcome { error: Some(error.into()), ..PiServerOutcome::default() }
 }
 
 fn check(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {
@@ -513,14 +529,15 @@ fn check(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> 
 }
 
 /// The same effect without the code of its error, which must be there for every error of the machine's own.
-fn without_code(effect: Effect) -> Result<Effect, String> {
-    let plain = |outcome: Arc<Outcome>| Arc::new(Outcome { code: None, ..(*outcome).clone() });
+fn without_code(effect: AdmissionEffect) -> Result<AdmissionEffect, String> {
+    let plain =
+        |outcome: Arc<PiServerOutcome>| Arc::new(PiServerOutcome { code: None, ..(*outcome).clone() });
     Ok(match effect {
-        Effect::Announce { token, outcome, replayed } => {
-            Effect::Announce { token, outcome: plain(outcome), replayed }
+        AdmissionEffect::Announce { token, outcome, replayed } => {
+            AdmissionEffect::Announce { token, outcome: plain(outcome), replayed }
         }
-        Effect::Store { token, uid, outcome, wait } => {
-            Effect::Store { token, uid, outcome: plain(outcome), wait }
+        AdmissionEffect::Store { token, uid, outcome, wait } => {
+            AdmissionEffect::Store { token, uid, outcome: plain(outcome), wait }
         }
         other => other,
     })

@@ -6,7 +6,7 @@ const YOUNG: i64 = 599_999;
 
 /// Each of these is sent and done, with an outcome of some bytes.
 fn done<'a>(
-    desk: &mut Desk,
+    desk: &mut TestAdmission,
     name: &str,
     principal: &str,
     ids: impl IntoIterator<Item = &'a str>,
@@ -18,12 +18,17 @@ fn done<'a>(
     }
 }
 
-fn bounded(outcomes_max: usize, outcome_bytes_max: usize) -> Desk {
-    let rate = rate::Limits { per_minute: 0, global_per_minute: 0, ui_per_minute: 0 };
-    Desk::with(Limits { outcomes_max, outcome_bytes_max, rate, ..Limits::default() })
+fn bounded(outcomes_max: usize, outcome_bytes_max: usize) -> TestAdmission {
+    let rate = rate::RateLimits { per_minute: 0, global_per_minute: 0, ui_per_minute: 0 };
+    TestAdmission::with(AdmissionLimits {
+        outcomes_max,
+        outcome_bytes_max,
+        rate,
+        ..AdmissionLimits::default()
+    })
 }
 
-fn evicted(desk: &mut Desk) -> Vec<String> {
+fn evicted(desk: &mut TestAdmission) -> Vec<String> {
     desk.admission.evicted().into_iter().map(|uid| uid.to_string()).collect()
 }
 
@@ -136,7 +141,8 @@ fn much_in_doubt_of_one_does_not_push_out_the_others() {
 
 #[test]
 fn nobody_can_keep_the_others_out() {
-    let mut desk = Desk::with(Limits { in_flight_per_principal_max: 2, ..Limits::default() });
+    let mut desk =
+        TestAdmission::with(AdmissionLimits { in_flight_per_principal_max: 2, ..AdmissionLimits::default() });
     desk.send(command("get_state", "s").id("a"));
     desk.send(command("get_state", "s").id("a"));
     let busy = "Server busy - too many concurrent commands. Please retry.";

@@ -6,7 +6,7 @@ const BEHIND: &str = "is queued in the same lane and cannot be awaited from this
 
 #[test]
 fn a_dependency_on_the_command_before_it_in_its_lane_is_met() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     assert_eq!(desk.send(command("set_model", "s").id("b").after(&["a"])).1, ["accepted 2"]);
     assert_eq!(desk.succeed(1)[1..], ["finished 1: \"1\"", "started 2", "journal 2", "execute 2 as u2"]);
@@ -14,7 +14,7 @@ fn a_dependency_on_the_command_before_it_in_its_lane_is_met() {
 
 #[test]
 fn what_cannot_be_met_fails_and_is_stored() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let (_, told) = desk.send(command("prompt", "s").id("a").after(&["a"]));
     let itself = "finished 1: Command 'a' cannot depend on itself";
     assert_eq!(told, ["accepted 1", "started 1", "store 1 as u1", itself]);
@@ -27,7 +27,7 @@ fn what_cannot_be_met_fails_and_is_stored() {
 
 #[test]
 fn a_waiting_dependent_blocks_nobody_and_comes_back_in_order_of_arrival() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("x"));
     assert_eq!(desk.send(command("prompt", "s").id("a").after(&["x"])).1, ["accepted 2", "started 2"]);
     assert_eq!(desk.send(command("prompt", "s").id("b")).1.len(), 4, "it passes");
@@ -44,7 +44,7 @@ fn a_waiting_dependent_blocks_nobody_and_comes_back_in_order_of_arrival() {
 
 #[test]
 fn the_failure_of_a_dependency_fails_those_that_wait_for_it() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("x"));
     desk.send(command("get_state", "s").id("a").after(&["x"]));
     desk.send(command("get_state", "s").id("b").after(&["a"]));
@@ -56,7 +56,7 @@ fn the_failure_of_a_dependency_fails_those_that_wait_for_it() {
 
 #[test]
 fn all_dependencies_must_be_met_and_the_first_failure_counts() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("x"));
     desk.send(command("prompt", "u").id("y"));
     desk.send(command("get_state", "s").after(&["x", "y", "x"]));
@@ -69,7 +69,7 @@ fn all_dependencies_must_be_met_and_the_first_failure_counts() {
 
 #[test]
 fn a_dependency_behind_it_in_its_lane_fails_at_once() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     desk.send(command("prompt", "s").id("b").after(&["c"]));
     desk.send(command("prompt", "s").id("c"));
@@ -80,7 +80,7 @@ fn a_dependency_behind_it_in_its_lane_fails_at_once() {
 
 #[test]
 fn a_later_one_in_another_lane_can_be_waited_for() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     desk.send(command("prompt", "s").id("b").after(&["c"]));
     desk.send(command("bash", "t").id("c"));
@@ -90,7 +90,7 @@ fn a_later_one_in_another_lane_can_be_waited_for() {
 
 #[test]
 fn a_circle_across_lanes_fails_at_once() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s"));
     desk.send(command("prompt", "s").id("a").after(&["c"]));
     desk.send(command("prompt", "t"));
@@ -106,7 +106,7 @@ fn a_circle_across_lanes_fails_at_once() {
 
 #[test]
 fn a_circle_through_a_repeat_fails_at_once() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s"));
     desk.send(command("prompt", "s").id("a").key("k").after(&["b"]));
     desk.send(command("prompt", "s").id("b").key("k").after(&["b"]));
@@ -117,7 +117,7 @@ fn a_circle_through_a_repeat_fails_at_once() {
 
 #[test]
 fn waiting_has_an_end() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("x"));
     desk.send(command("prompt", "u").id("y"));
     desk.send(command("get_state", "s").id("a").after(&["x", "y"]));
@@ -132,7 +132,7 @@ fn waiting_has_an_end() {
 
 #[test]
 fn errors_in_a_chain_of_dependents_do_not_grow_without_end() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("0"));
     for number in 1..=100 {
         let before = (number - 1).to_string();

@@ -4,13 +4,17 @@ use super::*;
 
 const LOST: &str = "The link was lost";
 
-fn lost() -> Outcome {
-    Outcome { indeterminate: true, settled: false, ..words::failure(qd_wire::ErrorCode::LinkLost.with(LOST)) }
+fn lost() -> PiServerOutcome {
+    PiServerOutcome {
+        indeterminate: true,
+        settled: false,
+        ..error_texts::failure(qd_wire::ErrorCode::LinkLost.with(LOST))
+    }
 }
 
 #[test]
 fn a_command_in_doubt_is_taken_up_under_the_uid_it_had() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let prompt = command("prompt", "s").id("a").after(&["long gone"]);
     desk.admission.restore(row(&prompt, "old", None));
     let (_, told) = desk.send(command("get_state", "s").after(&["a"]));
@@ -26,7 +30,7 @@ fn a_command_in_doubt_is_taken_up_under_the_uid_it_had() {
 
 #[test]
 fn one_in_doubt_can_be_taken_up_by_its_key_with_another_id() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let prompt = command("prompt", "s").id("a").key("k");
     desk.admission.restore(row(&prompt, "old", None));
     desk.now += 10_000_000;
@@ -39,14 +43,14 @@ fn one_in_doubt_can_be_taken_up_by_its_key_with_another_id() {
 }
 
 /// A `create_session` that names no session, for which one was minted.
-fn minted(session: &str) -> Submission {
+fn minted(session: &str) -> PiServerSubmission {
     let create = command("create_session", "").id("a");
-    Submission { session_id: Some(session.into()), names_session: false, ..create }
+    PiServerSubmission { session_id: Some(session.into()), names_session: false, ..create }
 }
 
 #[test]
 fn one_in_doubt_is_about_the_session_it_was_about() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.admission.restore(row(&minted("first"), "old", None));
     desk.send(command("prompt", "first"));
     assert_eq!(desk.send(minted("second")).1, ["accepted 2"], "its lane is that of its session");
@@ -57,7 +61,7 @@ fn one_in_doubt_is_about_the_session_it_was_about() {
 
 #[test]
 fn a_command_whose_link_was_lost_is_in_doubt() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(minted("first").key("k"));
     desk.send(minted("second").id("b").key("k"));
     let told = desk.finish(1, lost());
@@ -72,9 +76,9 @@ fn a_command_whose_link_was_lost_is_in_doubt() {
 
 #[test]
 fn what_the_runner_does_not_know_stays_so() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
-    let told = desk.finish(1, Outcome { settled: true, ..lost() });
+    let told = desk.finish(1, PiServerOutcome { settled: true, ..lost() });
     assert_eq!(told, ["store 1 as u1", "finished 1: The link was lost"]);
     assert_eq!(desk.send(command("prompt", "s").id("a")).1[1], "replayed 2: The link was lost");
 }
@@ -82,7 +86,7 @@ fn what_the_runner_does_not_know_stays_so() {
 #[test]
 fn a_read_whose_link_was_lost_is_forgotten() {
     for name in ["get_state", "abort"] {
-        let mut desk = Desk::new();
+        let mut desk = TestAdmission::new();
         desk.send(command(name, "s").id("a").key("k"));
         assert_eq!(desk.finish(1, lost()), ["finished 1: The link was lost"]);
         let (_, told) = desk.send(command(name, "s").id("a").key("k"));
@@ -92,7 +96,7 @@ fn a_read_whose_link_was_lost_is_forgotten() {
 
 #[test]
 fn one_taken_up_that_is_not_executed_is_in_doubt_again() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let create = command("prompt", "s").id("a").within(50);
     desk.admission.restore(row(&create, "old", None));
     desk.send(command("prompt", "s"));
@@ -106,7 +110,7 @@ fn one_taken_up_that_is_not_executed_is_in_doubt_again() {
 
 #[test]
 fn one_that_nobody_remembers_is_not_done_again() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let prompt = command("prompt", "s").id("a").key("k");
     desk.admission.restore(row(&prompt, "old", None));
     desk.now = ACCEPTED_AT + IN_DOUBT_MAX_MS;
@@ -115,15 +119,15 @@ fn one_that_nobody_remembers_is_not_done_again() {
         assert!(told[1].starts_with(&format!("replayed {token}: Nobody can know any more")), "{told:?}");
     }
     desk.tokens += 1;
-    let (token, prompt) = (desk.tokens, Submission { token: desk.tokens, ..prompt });
+    let (token, prompt) = (desk.tokens, PiServerSubmission { token: desk.tokens, ..prompt });
     let effects = desk.call(|admission, now, effects| admission.submit(now, prompt, effects));
-    let Some(Effect::Announce { token: announced, outcome, .. }) = effects.last() else { panic!() };
+    let Some(AdmissionEffect::Announce { token: announced, outcome, .. }) = effects.last() else { panic!() };
     assert!(*announced == token && outcome.indeterminate && !outcome.success);
 }
 
 #[test]
 fn one_that_is_forgotten_while_it_waits_is_not_done_again() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let prompt = command("prompt", "s").id("a");
     desk.admission.restore(row(&prompt, "old", None));
     desk.send(command("prompt", "s"));
@@ -136,7 +140,7 @@ fn one_that_is_forgotten_while_it_waits_is_not_done_again() {
 
 #[test]
 fn being_taken_up_makes_nobody_remember_longer() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let prompt = command("prompt", "s").id("a");
     desk.send(prompt.clone());
     let first = desk.now;

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn done_rows_replay_after_a_restart() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let prompt = command("prompt", "s").id("a").key("k");
     desk.admission.restore(row(&prompt, "old", Some((900, success("\"before\"")))));
     assert_eq!(desk.send(prompt.clone()).1, ["accepted 1", "replayed 1: \"before\""]);
@@ -14,13 +14,13 @@ fn done_rows_replay_after_a_restart() {
             .starts_with("finished 3: Conflicting idempotencyKey 'k'")
     );
     desk.now = 900 + 600_000;
-    let fresh = desk.send(Submission { id: Some("b".into()), ..prompt });
+    let fresh = desk.send(PiServerSubmission { id: Some("b".into()), ..prompt });
     assert_eq!(fresh.1.len(), 4, "the time of the key has passed");
 }
 
 #[test]
 fn a_row_of_another_id_does_not_make_its_key_last_longer() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.now = 2_000_000;
     let first = command("prompt", "s").id("a").key("k");
     let second = command("prompt", "s").id("b").key("k");
@@ -28,17 +28,17 @@ fn a_row_of_another_id_does_not_make_its_key_last_longer() {
     desk.admission.restore(row(&second, "second", Some((1_900_000, success("\"1\"")))));
     assert_eq!(desk.send(first.clone()).1[1], "replayed 1: \"1\"");
     desk.now = 2_100_000;
-    assert_eq!(desk.send(Submission { id: None, ..first }).1.len(), 4);
-    assert_eq!(desk.send(Submission { key: None, ..second }).1[1], "replayed 3: \"1\"");
+    assert_eq!(desk.send(PiServerSubmission { id: None, ..first }).1.len(), 4);
+    assert_eq!(desk.send(PiServerSubmission { key: None, ..second }).1[1], "replayed 3: \"1\"");
 }
 
 #[test]
 fn a_command_that_cannot_be_stored_is_refused_and_forgotten() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.prompt_store = false;
     let prompt = command("prompt", "s").id("a").key("k");
     assert_eq!(desk.send(prompt.clone()).1.last().unwrap(), "journal 1");
-    assert_eq!(desk.send(Submission { id: Some("b".into()), ..prompt.clone() }).1, ["accepted 2"]);
+    assert_eq!(desk.send(PiServerSubmission { id: Some("b".into()), ..prompt.clone() }).1, ["accepted 2"]);
     assert_eq!(desk.send(command("prompt", "s").id("c")).1, ["accepted 3"]);
     assert_eq!(desk.send(command("get_state", "s").after(&["b"])).1, ["accepted 4", "started 4"]);
     let full = "The disk is full";
@@ -62,7 +62,7 @@ fn a_command_that_cannot_be_stored_is_refused_and_forgotten() {
 
 #[test]
 fn what_is_being_done_cannot_be_refused() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     assert_eq!(desk.refuse(1, "The disk is full"), [""; 0]);
     assert_eq!(desk.succeed(1), ["store 1 as u1", "finished 1: \"1\""]);
@@ -72,7 +72,7 @@ fn what_is_being_done_cannot_be_refused() {
 #[test]
 fn aborts_are_not_written_down_first() {
     for name in ["abort", "abort_bash", "abort_compaction", "abort_retry"] {
-        let mut desk = Desk::new();
+        let mut desk = TestAdmission::new();
         desk.prompt_store = false;
         let (_, told) = desk.send(command(name, "s").id("a"));
         assert_eq!(told, ["accepted 1", "started 1", "execute 1 as u1"]);
@@ -82,7 +82,7 @@ fn aborts_are_not_written_down_first() {
 
 #[test]
 fn a_revoked_principal_begins_nothing_more() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     desk.send(command("prompt", "s").id("b"));
     desk.send(command("prompt", "s").id("b"));

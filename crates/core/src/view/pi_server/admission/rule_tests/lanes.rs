@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_mutation_goes_through_all_phases_in_order() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     let (_, told) = desk.send(command("prompt", "s").id("a"));
     assert_eq!(told, ["accepted 1", "started 1", "journal 1", "execute 1 as u1"]);
     assert_eq!(desk.succeed(1), ["store 1 as u1", "finished 1: \"1\""]);
@@ -13,7 +13,7 @@ fn a_mutation_goes_through_all_phases_in_order() {
 
 #[test]
 fn a_read_is_stored_behind_and_an_anonymous_command_never() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     assert_eq!(
         desk.send(command("get_state", "s").id("a")).1,
         ["accepted 1", "started 1", "execute 1 as u1"]
@@ -25,7 +25,7 @@ fn a_read_is_stored_behind_and_an_anonymous_command_never() {
 
 #[test]
 fn work_of_one_session_goes_one_after_the_other() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     assert_eq!(desk.send(command("set_model", "s").id("b")).1, ["accepted 2"]);
     assert_eq!(desk.send(command("compact", "s").of("q").id("b")).1, ["accepted 3"]);
@@ -36,7 +36,7 @@ fn work_of_one_session_goes_one_after_the_other() {
 
 #[test]
 fn a_lane_is_held_until_the_outcome_is_stored() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.prompt_store = false;
     desk.send(command("prompt", "s").id("a"));
     desk.send(command("prompt", "s").id("b"));
@@ -48,7 +48,7 @@ fn a_lane_is_held_until_the_outcome_is_stored() {
 
 #[test]
 fn reads_and_control_go_beside_the_work_and_shell_commands_are_work() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     for name in ["get_state", "abort", "steer", "follow_up", "extension_ui_response", "switch_session"] {
         assert!(desk.send(command(name, "s")).1.len() > 2, "{name}");
@@ -58,9 +58,9 @@ fn reads_and_control_go_beside_the_work_and_shell_commands_are_work() {
 
 #[test]
 fn one_that_may_take_for_ever_keeps_its_place_in_the_order_and_not_the_lane() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s"));
-    let asks = Submission { frees_lane: true, ..command("prompt", "s") };
+    let asks = PiServerSubmission { frees_lane: true, ..command("prompt", "s") };
     assert_eq!(desk.send(asks).1, ["accepted 2"], "it waits for those before it");
     desk.send(command("set_model", "s"));
     let told = desk.succeed(1);
@@ -73,7 +73,7 @@ fn one_that_may_take_for_ever_keeps_its_place_in_the_order_and_not_the_lane() {
 #[test]
 fn everything_waits_for_the_birth_of_its_session() {
     for name in ["create_session", "load_session"] {
-        let mut desk = Desk::new();
+        let mut desk = TestAdmission::new();
         desk.send(command(name, "s"));
         for name in ["switch_session", "prompt", "bash", "abort"] {
             assert_eq!(desk.send(command(name, "s")).1.len(), 1, "{name}");
@@ -87,7 +87,7 @@ fn everything_waits_for_the_birth_of_its_session() {
 
 #[test]
 fn a_read_does_not_wait_for_a_birth_after_it() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("create_session", "s"));
     desk.send(command("get_state", "s"));
     desk.send(command("create_session", "s"));
@@ -98,7 +98,7 @@ fn a_read_does_not_wait_for_a_birth_after_it() {
 
 #[test]
 fn a_birth_that_waits_for_others_holds_nobody_back() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("x"));
     assert_eq!(
         desk.send(command("create_session", "s").id("c").after(&["x"])).1,
@@ -114,7 +114,7 @@ fn a_birth_that_waits_for_others_holds_nobody_back() {
 
 #[test]
 fn a_session_is_ended_beside_its_work() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s"));
     desk.send(command("prompt", "s"));
     assert_eq!(desk.send(command("delete_session", "s").id("a")).1.len(), 4);
@@ -123,7 +123,7 @@ fn a_session_is_ended_beside_its_work() {
 
 #[test]
 fn a_session_is_ended_after_its_birth_and_born_after_its_end() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("create_session", "s"));
     assert_eq!(desk.send(command("delete_session", "s")).1, ["accepted 2"]);
     assert_eq!(desk.send(command("create_session", "s")).1, ["accepted 3"]);
@@ -137,7 +137,7 @@ fn a_session_is_ended_after_its_birth_and_born_after_its_end() {
 
 #[test]
 fn a_birth_does_not_wait_for_an_end_that_waits_for_others() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "t").id("x"));
     assert_eq!(desk.send(command("delete_session", "s").after(&["x"])).1, ["accepted 2", "started 2"]);
     assert_eq!(desk.send(command("create_session", "s")).1.len(), 3);
@@ -145,7 +145,7 @@ fn a_birth_does_not_wait_for_an_end_that_waits_for_others() {
 
 #[test]
 fn what_is_not_written_down_does_not_overtake_what_is() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.prompt_store = false;
     assert_eq!(desk.send(command("prompt", "s").id("a")).1.last().unwrap(), "journal 1");
     assert_eq!(
@@ -156,7 +156,7 @@ fn what_is_not_written_down_does_not_overtake_what_is() {
     assert_eq!(desk.send(command("abort", "s").id("c")).1, ["accepted 3"]);
     assert_eq!(desk.send(command("get_state", "s")).1.len(), 3, "reads wait for nobody");
     assert_eq!(desk.send(command("abort", "t")).1.len(), 3, "nor do others");
-    let journaled = |desk: &mut Desk, token| {
+    let journaled = |desk: &mut TestAdmission, token| {
         told(&desk.call(|admission, now, effects| admission.journaled(now, token, effects)))
     };
     assert_eq!(journaled(&mut desk, 1), ["execute 1 as u1"]);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_same_id_replays_without_being_started() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     desk.fail(1, "no model");
     let (_, told) = desk.send(command("prompt", "s").id("a"));
@@ -13,7 +13,7 @@ fn the_same_id_replays_without_being_started() {
 
 #[test]
 fn the_same_id_for_something_else_is_a_conflict_that_changes_nothing() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     let in_flight = "Conflicting id 'a': previously used for 'prompt', now used for 'bash'";
     assert_eq!(
@@ -29,7 +29,7 @@ fn the_same_id_for_something_else_is_a_conflict_that_changes_nothing() {
 
 #[test]
 fn a_repeat_of_a_command_in_flight_waits_and_is_a_replay() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a").key("k"));
     assert_eq!(desk.send(command("prompt", "s").id("a").key("k")).1, ["accepted 2"]);
     assert_eq!(desk.send(command("prompt", "s").key("k")).1, ["accepted 3"]);
@@ -39,7 +39,7 @@ fn a_repeat_of_a_command_in_flight_waits_and_is_a_replay() {
 
 #[test]
 fn ids_and_keys_are_each_principals_own() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("get_state", "s").id("a").key("k"));
     desk.succeed(1);
     assert_eq!(desk.send(command("get_messages", "s").of("q").id("a").key("k")).1.len(), 3);
@@ -49,7 +49,7 @@ fn ids_and_keys_are_each_principals_own() {
 
 #[test]
 fn a_key_replays_in_its_scope_and_time_only() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("get_state", "s").key("k"));
     desk.succeed(1);
     assert_eq!(desk.send(command("get_state", "s").key("k")).1[1], "replayed 2: \"1\"");
@@ -66,7 +66,7 @@ fn a_key_replays_in_its_scope_and_time_only() {
 
 #[test]
 fn an_id_does_not_expire_with_its_key() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("get_state", "s").id("a").key("k"));
     desk.succeed(1);
     desk.pass(600_000);
@@ -75,8 +75,8 @@ fn an_id_does_not_expire_with_its_key() {
 
 #[test]
 fn a_minted_session_is_not_the_scope_of_a_key() {
-    let mut desk = Desk::new();
-    let minted = |name: &str| Submission {
+    let mut desk = TestAdmission::new();
+    let minted = |name: &str| PiServerSubmission {
         session_id: Some(name.into()),
         names_session: false,
         ..command("create_session", "").key("k")
@@ -88,7 +88,7 @@ fn a_minted_session_is_not_the_scope_of_a_key() {
 
 #[test]
 fn the_key_is_looked_at_before_the_id() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("get_state", "s").id("a"));
     desk.send(command("get_messages", "s").key("k"));
     desk.succeed(1);
@@ -99,7 +99,7 @@ fn the_key_is_looked_at_before_the_id() {
 
 #[test]
 fn an_id_answered_by_a_key_can_be_depended_on() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a").key("k"));
     assert_eq!(desk.send(command("prompt", "s").id("b").key("k")).1, ["accepted 2"]);
     assert_eq!(desk.send(command("get_state", "s").after(&["b"])).1, ["accepted 3", "started 3"]);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_timeout_is_the_stored_outcome_and_the_late_one_is_ignored() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a").within(300));
     desk.send(command("prompt", "s").id("b"));
     assert_eq!(desk.admission.next_deadline(), Some(1_300));
@@ -20,17 +20,17 @@ fn a_timeout_is_the_stored_outcome_and_the_late_one_is_ignored() {
 
 #[test]
 fn the_outcome_says_that_it_timed_out() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("get_state", "s").within(1));
     desk.now += 1;
     let effects = desk.call(|admission, now, effects| admission.tick(now, effects));
-    let Some(Effect::Announce { outcome, .. }) = effects.last() else { panic!("{effects:?}") };
+    let Some(AdmissionEffect::Announce { outcome, .. }) = effects.last() else { panic!("{effects:?}") };
     assert!(outcome.timed_out && !outcome.success);
 }
 
 #[test]
 fn waiting_counts() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a"));
     desk.send(command("prompt", "s").id("b").within(100));
     desk.send(command("get_state", "s").id("c").after(&["a"]).within(100));
@@ -45,7 +45,7 @@ fn waiting_counts() {
 
 #[test]
 fn a_timeout_while_its_row_is_stored_is_not_executed() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.prompt_store = false;
     desk.send(command("prompt", "s").id("a").within(100));
     assert_eq!(desk.pass(100), ["store 1 as u1"]);
@@ -57,7 +57,7 @@ fn a_timeout_while_its_row_is_stored_is_not_executed() {
 
 #[test]
 fn a_result_that_is_being_stored_cannot_time_out() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("prompt", "s").id("a").within(100));
     desk.prompt_store = false;
     desk.succeed(1);
@@ -68,7 +68,7 @@ fn a_result_that_is_being_stored_cannot_time_out() {
 
 #[test]
 fn a_timed_out_birth_lets_the_others_go() {
-    let mut desk = Desk::new();
+    let mut desk = TestAdmission::new();
     desk.send(command("create_session", "s").within(10));
     desk.send(command("get_state", "s"));
     let told = seen(desk.pass(10));

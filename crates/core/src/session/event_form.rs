@@ -9,7 +9,7 @@ use qd_wire::input::InputOutcome;
 
 use super::Session;
 use crate::agent::AgentEvent;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// How the messages changed without events of their own, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Says one event of the agent in that form, before what it means.
-    pub(super) fn show_native(&mut self, now: i64, event: &AgentEvent, out: &mut Outbox) {
+    pub(super) fn show_native(&mut self, now: i64, event: &AgentEvent, out: &mut EventWriter) {
         let front = &self.front;
         if let Some(form) = &mut self.watch {
             form.event(now, event, &mut |native| out.native(front, now, native));
@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// The agent is gone in the middle of its work.
-    pub(super) fn show_cut_off(&mut self, now: i64, out: &mut Outbox) {
+    pub(super) fn show_cut_off(&mut self, now: i64, out: &mut EventWriter) {
         let front = &self.front;
         if let Some(form) = &mut self.watch {
             form.cut_off(now, &mut |native| out.native(front, now, native));
@@ -74,19 +74,30 @@ impl Session {
     }
 
     /// The messages are not what who watches has seen.
-    pub(super) fn show_conversation_change(&self, now: i64, change: ConversationChange, out: &mut Outbox) {
+    pub(super) fn show_conversation_change(
+        &self,
+        now: i64,
+        change: ConversationChange,
+        out: &mut EventWriter,
+    ) {
         if let Some(form) = &self.watch {
             form.conversation_changed(change, &mut |native| out.native(&self.front, now, native));
         }
     }
 
-    pub(super) fn show_question(&self, now: i64, request: &InputRequest, out: &mut Outbox) {
+    pub(super) fn show_question(&self, now: i64, request: &InputRequest, out: &mut EventWriter) {
         if let Some(form) = &self.watch {
             form.question(request, &mut |native| out.native(&self.front, now, native));
         }
     }
 
-    pub(super) fn show_settled(&self, now: i64, request_id: &str, outcome: InputOutcome, out: &mut Outbox) {
+    pub(super) fn show_settled(
+        &self,
+        now: i64,
+        request_id: &str,
+        outcome: InputOutcome,
+        out: &mut EventWriter,
+    ) {
         if let Some(form) = &self.watch {
             form.settled(request_id, outcome, &mut |native| out.native(&self.front, now, native));
         }

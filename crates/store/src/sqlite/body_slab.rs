@@ -1,18 +1,18 @@
 use bytes::Bytes;
 
 /// Many bodies in one allocation, cut into `Bytes` at the end: one `malloc` a page and not one a row.
-pub(crate) struct Slab<K> {
+pub(crate) struct BodySlab<K> {
     bytes: Vec<u8>,
     ends: Vec<(K, usize)>,
 }
 
-impl<K> Default for Slab<K> {
+impl<K> Default for BodySlab<K> {
     fn default() -> Self {
         Self { bytes: Vec::new(), ends: Vec::new() }
     }
 }
 
-impl<K> Slab<K> {
+impl<K> BodySlab<K> {
     /// False, and nothing taken, if there is one already and this one would go over the limit.
     pub(crate) fn push(&mut self, key: K, body: &[u8], limit_bytes: usize) -> bool {
         if !self.ends.is_empty() && self.bytes.len() + body.len() > limit_bytes {

@@ -7,8 +7,10 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
-use qd_core::outbox::Outbox;
-use qd_core::session::{AgentUp, ExpectedPrompt, Gone, PromptTurn, QueueFate, Session, UNSHOWN_PROMPTS_MAX};
+use qd_core::event_writer::EventWriter;
+use qd_core::session::{
+    AgentEnd, ExpectedPrompt, PromptTurn, QueueFate, ReadyAgent, Session, UNSHOWN_PROMPTS_MAX,
+};
 use qd_wire::data::{QueueState, SessionStatus};
 use qd_wire::message::{KnownPart, Part, Role};
 use serde_json::{Value, json};
@@ -47,27 +49,27 @@ fn after_a_crash(session: &Session) -> Session {
     Session::new(session.identity().clone(), memory, SessionStatus::Dormant)
 }
 
-fn notes(out: &Outbox) -> Vec<String> {
+fn notes(out: &EventWriter) -> Vec<String> {
     let events = events_of(out.bytes());
     let notes = events.iter().filter(|event| event["event"] == "notify");
     notes.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The texts of the messages that are marked as interrupted.
-fn interrupted(out: &Outbox) -> Vec<String> {
+fn interrupted(out: &EventWriter) -> Vec<String> {
     let events = events_of(out.bytes());
     let marked = events.iter().filter(|event| event["message"]["interrupted"] == true);
     marked.map(|event| event["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
 }
 
-fn last_queue(out: &Outbox) -> Value {
+fn last_queue(out: &EventWriter) -> Value {
     let events = events_of(out.bytes());
     events.iter().rev().find(|event| event["event"] == "queue.changed").unwrap()["queue"].clone()
 }
 
 #[test]
 fn a_queue_outlives_its_agent_in_order_with_the_clients_own_ids() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::TurnStarted, &mut out);
     for (token, text) in [(1, "later"), (2, "sooner")] {
         let (client_id, user_id) = (Some(format!("c{token}")), Some("anna".to_owned()));
@@ -82,11 +84,11 @@ fn a_queue_outlives_its_agent_in_order_with_the_clients_own_ids() {
     }
     session.agent_event(1, AgentEvent::QueueChanged(queue(&["sooner"], &["later"])), &mut out);
     for mut came_back in [after_a_crash(&session), {
-        session.gone(2, Gone::Died { error: "x".into() }, &mut out);
+        session.gone(2, AgentEnd::Died { error: "x".into() }, &mut out);
         session
     }] {
         assert_eq!(came_back.state().queue, queue(&["sooner"], &["later"]));
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         let first = came_back.take_kept(3, 10, &mut out).unwrap();
         assert_eq!((first.text.as_str(), first.client_id.as_deref()), ("sooner", Some("c2")));
         assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": ["later"]}));
@@ -101,12 +103,12 @@ fn a_queue_outlives_its_agent_in_order_with_the_clients_own_ids() {
 
 #[test]
 fn an_input_that_was_on_its_way_is_marked_and_not_run_again() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["paint it"])), &mut out);
-    session.gone(1, Gone::Stopped, &mut out);
+    session.gone(1, AgentEnd::Stopped, &mut out);
     session.take_kept(2, 10, &mut out).unwrap();
     let mut came_back = after_a_crash(&session);
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     came_back.interrupted(3, false, Vec::new(), &mut out);
     assert!(!came_back.has_kept() && !came_back.is_delivering());
     assert_eq!((interrupted(&out), notes(&out).len()), (vec!["paint it".to_owned()], 1));
@@ -122,8 +124,8 @@ fn a_prompt_that_was_accepted_and_never_shown_is_in_the_conversation_once() {
         is_steering: false,
         image_count: 0,
     };
-    let ends: [fn(&mut Session, &mut Outbox); 2] = [
-        |session, out| session.gone(2, Gone::Died { error: "killed".to_owned() }, out),
+    let ends: [fn(&mut Session, &mut EventWriter); 2] = [
+        |session, out| session.gone(2, AgentEnd::Died { error: "killed".to_owned() }, out),
         |session, out| {
             let mut came_back = after_a_crash(session);
             came_back.interrupted(2, false, Vec::new(), out);
@@ -131,14 +133,14 @@ fn a_prompt_that_was_accepted_and_never_shown_is_in_the_conversation_once() {
         },
     ];
     for end in ends {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         session.expect_prompt(expected());
         session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         end(&mut session, &mut out);
         assert_eq!(interrupted(&out), ["paint it"]);
         assert_eq!(session.memory().accepted, [], "told once");
 
-        let (mut session, mut out) = (self::session(), Outbox::default());
+        let (mut session, mut out) = (self::session(), EventWriter::default());
         session.expect_prompt(expected());
         session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
         session.agent_event(1, AgentEvent::MessageEnded(user_message("paint it", 1)), &mut out);
@@ -163,21 +165,21 @@ fn expect(session: &mut Session, token: u64, text: &str) {
 #[test]
 fn a_prompt_that_came_back_under_another_text_was_read_when_its_turn_settles() {
     for turn in [PromptTurn::After(0), PromptTurn::Running] {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         expect(&mut session, 7, "/skill:paint");
         session.agent_event(1, AgentEvent::TurnStarted, &mut out);
         session.prompt_accepted(1, 7, turn, &mut out);
         session.agent_event(2, AgentEvent::MessageEnded(user_message("Paint well.", 2)), &mut out);
         assert_eq!(session.memory().accepted, [], "what begins with a slash may come back as anything");
         session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
-        session.gone(4, Gone::Stopped, &mut out);
+        session.gone(4, AgentEnd::Stopped, &mut out);
         assert_eq!((interrupted(&out), notes(&out)), (Vec::new(), Vec::new()));
     }
 }
 
 #[test]
 fn a_text_that_an_extension_has_changed_was_read_when_its_turn_settles() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     expect(&mut session, 7, "paint it");
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
     session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
@@ -189,7 +191,7 @@ fn a_text_that_an_extension_has_changed_was_read_when_its_turn_settles() {
 
 #[test]
 fn a_turn_that_settles_without_its_prompt_leaves_the_prompt_marked() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     expect(&mut session, 7, "paint it");
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
     session.prompt_accepted(1, 7, PromptTurn::After(0), &mut out);
@@ -201,7 +203,7 @@ fn a_turn_that_settles_without_its_prompt_leaves_the_prompt_marked() {
 fn what_was_taken_from_the_queue_and_not_shown_is_kept() {
     let shown: [bool; 2] = [true, false];
     for is_shown in shown {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         session.agent_event(1, AgentEvent::TurnStarted, &mut out);
         for (token, text) in [(7, "one"), (8, "two")] {
             expect(&mut session, token, text);
@@ -222,7 +224,7 @@ fn what_was_taken_from_the_queue_and_not_shown_is_kept() {
 fn what_was_read_before_the_agent_says_that_it_left_the_queue_counts_as_read() {
     let reads = [AgentEvent::MessageEnded(user_message("one", 4)), AgentEvent::QueueChanged(queue(&[], &[]))];
     for order in [[0, 1], [1, 0]] {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         session.agent_event(1, AgentEvent::TurnStarted, &mut out);
         expect(&mut session, 7, "one");
         session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["one"])), &mut out);
@@ -240,7 +242,7 @@ fn what_was_read_before_the_agent_says_that_it_left_the_queue_counts_as_read() {
 #[test]
 fn what_waited_with_us_and_was_read_cannot_be_changed_any_more() {
     for is_accepted_first in [true, false] {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         let edit = session.begin_queue_edit();
         session.set_queue(1, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
         // The agent is idle, so it gets it as a prompt, which is in no queue.
@@ -258,7 +260,7 @@ fn what_waited_with_us_and_was_read_cannot_be_changed_any_more() {
 }
 
 /// A session whose agent was idle and has read "one", which waited with us, at 5.
-fn one_was_read(out: &mut Outbox) -> Session {
+fn one_was_read(out: &mut EventWriter) -> Session {
     let mut session = session();
     let edit = session.begin_queue_edit();
     session.set_queue(1, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, out);
@@ -272,7 +274,7 @@ fn one_was_read(out: &mut Outbox) -> Session {
 
 #[test]
 fn what_is_new_is_added_also_right_after_another_was_read() {
-    let mut out = Outbox::default();
+    let mut out = EventWriter::default();
     let mut session = one_was_read(&mut out);
     let edit = session.begin_queue_edit();
     let data = session.set_queue(6, &edit, &queue(&[], &[]), queue(&[], &["two"]), None, &mut out);
@@ -281,7 +283,7 @@ fn what_is_new_is_added_also_right_after_another_was_read() {
 
 #[test]
 fn what_is_read_while_the_queue_is_changed_counts_once() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
     expect(&mut session, 7, "one");
     session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["one", "two"])), &mut out);
@@ -295,7 +297,7 @@ fn what_is_read_while_the_queue_is_changed_counts_once() {
 
 #[test]
 fn what_was_in_the_agents_queue_after_all_is_read_once() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     let edit = session.begin_queue_edit();
     session.set_queue(1, &edit, &queue(&[], &[]), queue(&[], &["one"]), None, &mut out);
     session.take_kept(2, 7, &mut out).unwrap();
@@ -315,7 +317,7 @@ fn what_was_in_the_agents_queue_after_all_is_read_once() {
 
 #[test]
 fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
     session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["one", "two"])), &mut out);
     session.agent_event(3, AgentEvent::QueueChanged(queue(&[], &["two"])), &mut out);
@@ -326,7 +328,7 @@ fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
 
 #[test]
 fn what_the_agents_file_shows_is_not_interrupted() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
     for (token, text) in [(7, "taken"), (8, "queued"), (9, "accepted")] {
         let (client_id, user_id) = (Some(format!("c{token}")), None);
@@ -350,13 +352,13 @@ fn what_the_agents_file_shows_is_not_interrupted() {
         .collect();
     for came_back in [true, false] {
         let mut ended = after_a_crash(&session);
-        let mut out = Outbox::default();
+        let mut out = EventWriter::default();
         if came_back {
             ended.complete_conversation(8, file.clone(), &HashSet::new(), &mut out);
             ended.interrupted(9, true, Vec::new(), &mut out);
         } else {
             session.complete_conversation(8, file.clone(), &HashSet::new(), &mut out);
-            session.gone(9, Gone::Died { error: "x".into() }, &mut out);
+            session.gone(9, AgentEnd::Died { error: "x".into() }, &mut out);
         }
         assert_eq!(interrupted(&out), [""; 0]);
         let events = events_of(out.bytes());
@@ -369,7 +371,7 @@ fn what_the_agents_file_shows_is_not_interrupted() {
 
 #[test]
 fn an_interrupted_message_has_its_images_also_after_a_crash() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     let images = std::sync::Arc::new(vec![qd_core::agent::Image {
         data: "aGk=".into(),
         media_type: "image/png".into(),
@@ -407,7 +409,7 @@ fn a_prompt_whose_yes_is_heard_after_its_turn_is_shown_or_marked() {
     // What the turn showed of the prompt, and what the conversation must mark afterwards.
     let cases = [(None, vec!["paint it"]), (Some("paint it"), vec![]), (Some("Paint it red."), vec![])];
     for (shown, marked) in cases {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         expect(&mut session, 7, "paint it");
         session.agent_event(1, AgentEvent::TurnStarted, &mut out);
         if let Some(text) = shown {
@@ -417,7 +419,7 @@ fn a_prompt_whose_yes_is_heard_after_its_turn_is_shown_or_marked() {
         session.prompt_accepted(4, 7, PromptTurn::After(0), &mut out);
         assert_eq!(session.memory().accepted, []);
         assert_eq!(interrupted(&out), marked, "the turn showed {shown:?}");
-        session.gone(5, Gone::Stopped, &mut out);
+        session.gone(5, AgentEnd::Stopped, &mut out);
         assert_eq!(interrupted(&out), marked, "and not twice");
     }
 }
@@ -430,7 +432,7 @@ fn an_accepted_prompt_is_in_the_conversation_once_whenever_its_yes_is_heard() {
         (0..3).flat_map(|shown| (0..4).map(move |yes_at| (shown, yes_at))).collect();
     for first in &ways {
         for second in &ways {
-            let (mut session, mut out) = (session(), Outbox::default());
+            let (mut session, mut out) = (session(), EventWriter::default());
             let mut marked = Vec::new();
             for (turn, (shown, yes_at)) in [first, second].into_iter().enumerate() {
                 let text = format!("prompt {turn}");
@@ -459,7 +461,7 @@ fn an_accepted_prompt_is_in_the_conversation_once_whenever_its_yes_is_heard() {
                 }
             }
             assert_eq!(interrupted(&out), marked, "{first:?} {second:?}");
-            session.gone(5, Gone::Stopped, &mut out);
+            session.gone(5, AgentEnd::Stopped, &mut out);
             assert_eq!(interrupted(&out), marked, "and not twice: {first:?} {second:?}");
         }
     }
@@ -467,7 +469,7 @@ fn an_accepted_prompt_is_in_the_conversation_once_whenever_its_yes_is_heard() {
 
 #[test]
 fn a_message_of_a_turn_stands_for_one_late_prompt_only() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     for (token, text) in [(7, "one"), (8, "two")] {
         expect(&mut session, token, text);
     }
@@ -482,18 +484,18 @@ fn a_message_of_a_turn_stands_for_one_late_prompt_only() {
 
 #[test]
 fn a_turn_that_settles_says_nothing_of_the_prompt_after_it() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(1, AgentEvent::TurnStarted, &mut out);
     expect(&mut session, 7, "next");
     session.prompt_accepted(1, 7, PromptTurn::After(1), &mut out);
     session.agent_event(3, AgentEvent::TurnSettled { aborted: false }, &mut out);
-    session.gone(4, Gone::Stopped, &mut out);
+    session.gone(4, AgentEnd::Stopped, &mut out);
     assert_eq!(interrupted(&out), ["next"]);
 }
 
 #[test]
 fn unshown_prompts_are_bounded_by_refusing_more() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     for token in 0..UNSHOWN_PROMPTS_MAX as u64 {
         assert!(session.has_room_for_prompt());
         expect(&mut session, token + 1, &format!("m{token}"));
@@ -506,15 +508,15 @@ fn unshown_prompts_are_bounded_by_refusing_more() {
 
 #[test]
 fn a_yes_that_is_heard_after_the_agents_end_is_told() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     expect(&mut session, 1, "shown");
     expect(&mut session, 2, "waits");
     expect(&mut session, 3, "lost");
     session.agent_event(1, AgentEvent::MessageEnded(user_message("shown", 1)), &mut out);
     session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["waits"])), &mut out);
-    session.gone(3, Gone::Died { error: "killed".into() }, &mut out);
-    session.gone(3, Gone::Closed { reason: "over".into() }, &mut out);
-    let mut out = Outbox::default();
+    session.gone(3, AgentEnd::Died { error: "killed".into() }, &mut out);
+    session.gone(3, AgentEnd::Closed { reason: "over".into() }, &mut out);
+    let mut out = EventWriter::default();
     for token in 1..4 {
         session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
         session.prompt_accepted(4, token, PromptTurn::After(0), &mut out);
@@ -524,16 +526,16 @@ fn a_yes_that_is_heard_after_the_agents_end_is_told() {
 
 #[test]
 fn proof_of_arrival_ends_the_doubt() {
-    let ways: [fn(&mut Session, &mut Outbox); 2] = [
+    let ways: [fn(&mut Session, &mut EventWriter); 2] = [
         // It is in the agent's own queue.
         |session, out| session.agent_event(3, AgentEvent::QueueChanged(queue(&[], &["paint it"])), out),
         // It came back as a message.
         |session, out| session.agent_event(3, AgentEvent::MessageEnded(user_message("paint it", 3)), out),
     ];
     for way in ways {
-        let (mut session, mut out) = (session(), Outbox::default());
+        let (mut session, mut out) = (session(), EventWriter::default());
         session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["paint it"])), &mut out);
-        session.gone(1, Gone::Stopped, &mut out);
+        session.gone(1, AgentEnd::Stopped, &mut out);
         session.take_kept(2, 10, &mut out).unwrap();
         let text = "paint it".to_owned();
         session.expect_prompt(ExpectedPrompt {
@@ -546,38 +548,38 @@ fn proof_of_arrival_ends_the_doubt() {
         });
         way(&mut session, &mut out);
         assert!(!session.is_delivering());
-        session.gone(4, Gone::Died { error: "x".into() }, &mut out);
+        session.gone(4, AgentEnd::Died { error: "x".into() }, &mut out);
         assert_eq!(interrupted(&out), [""; 0]);
     }
 }
 
 #[test]
 fn what_the_agents_file_shows_as_read_is_not_delivered_again() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::QueueChanged(queue(&["one"], &["two"])), &mut out);
     let mut came_back = after_a_crash(&session);
-    let up = AgentUp { conversation: vec![user_message("one", 7)], ..AgentUp::default() };
+    let up = ReadyAgent { conversation: vec![user_message("one", 7)], ..ReadyAgent::default() };
     came_back.ready(8, true, up, &HashSet::new(), &mut out);
     assert_eq!(came_back.state().queue, queue(&[], &["two"]));
 }
 
 #[test]
 fn a_refused_input_waits_on_and_a_closed_session_says_what_it_drops() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["one", "two"])), &mut out);
-    session.gone(1, Gone::Stopped, &mut out);
+    session.gone(1, AgentEnd::Stopped, &mut out);
     session.take_kept(2, 10, &mut out).unwrap();
     session.kept_refused(3, "no model", &mut out);
     assert_eq!(session.state().queue, queue(&[], &["one", "two"]));
     assert!(notes(&out)[0].contains("no model") && notes(&out)[0].contains("one"));
-    session.gone(4, Gone::Closed { reason: "x".into() }, &mut out);
+    session.gone(4, AgentEnd::Closed { reason: "x".into() }, &mut out);
     assert_eq!(interrupted(&out), ["one", "two"]);
     assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": []}));
 }
 
 #[test]
 fn a_message_that_loses_its_images_says_so() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     let text = "look at this".to_owned();
     session.expect_prompt(ExpectedPrompt {
         token: 1,
@@ -619,7 +621,7 @@ proptest! {
     /// Every input the agent had in its queue when it ended is delivered, told of, or still waits; none twice.
     #[test]
     fn no_input_is_lost_or_doubled(steps in prop::collection::vec(step(), 0..60)) {
-        let (mut session, mut out, mut next) = (session(), Outbox::default(), 0u32);
+        let (mut session, mut out, mut next) = (session(), EventWriter::default(), 0u32);
         let (mut waiting, mut on_its_way): (Vec<String>, Option<String>) = (Vec::new(), None);
         let (mut held, mut taken): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for (at, step) in steps.into_iter().enumerate() {
@@ -646,12 +648,12 @@ proptest! {
                     if let Some(text) = on_its_way.take() { waiting.insert(0, text); }
                 }
                 Step::Die | Step::Crash => {
-                    let mut said = Outbox::default();
+                    let mut said = EventWriter::default();
                     if matches!(step, Step::Crash) {
                         session = after_a_crash(&session);
                         session.interrupted(now, true, Vec::new(), &mut said);
                     } else {
-                        session.gone(now, Gone::Died { error: "x".into() }, &mut said);
+                        session.gone(now, AgentEnd::Died { error: "x".into() }, &mut said);
                     }
                     // What is in the agent's queue came before what still waits for the agent.
                     held.append(&mut waiting);
@@ -668,15 +670,15 @@ proptest! {
 
 #[test]
 fn what_a_finished_turn_left_over_waits_for_a_prompt_and_what_was_cut_off_does_not() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::TurnStarted, &mut out);
     session.agent_event(1, AgentEvent::QueueChanged(queue(&[], &["later"])), &mut out);
     assert!(!after_a_crash(&session).waits_for_prompt(), "its turn runs");
     session.agent_event(2, AgentEvent::TurnSettled { aborted: true }, &mut out);
     assert!(after_a_crash(&session).waits_for_prompt());
-    session.gone(3, Gone::Stopped, &mut out);
+    session.gone(3, AgentEnd::Stopped, &mut out);
     assert!(session.waits_for_prompt() && session.has_kept());
-    session.ready(4, true, AgentUp::default(), &HashSet::new(), &mut out);
+    session.ready(4, true, ReadyAgent::default(), &HashSet::new(), &mut out);
     assert!(session.waits_for_prompt(), "a new agent changes nothing");
     session.agent_event(5, AgentEvent::TurnStarted, &mut out);
     assert!(!session.waits_for_prompt());
@@ -684,9 +686,9 @@ fn what_a_finished_turn_left_over_waits_for_a_prompt_and_what_was_cut_off_does_n
 
 #[test]
 fn what_waited_in_the_old_conversation_is_dropped_and_told_once() {
-    let (mut session, mut out) = (session(), Outbox::default());
+    let (mut session, mut out) = (session(), EventWriter::default());
     session.agent_event(0, AgentEvent::QueueChanged(queue(&[], &["kept"])), &mut out);
-    session.gone(1, Gone::Stopped, &mut out);
+    session.gone(1, AgentEnd::Stopped, &mut out);
     session.agent_event(2, AgentEvent::TurnStarted, &mut out);
     session.agent_event(3, AgentEvent::QueueChanged(queue(&["read"], &["old"])), &mut out);
     expect(&mut session, 7, "/skill:paint");

@@ -14,7 +14,7 @@ pub(crate) use delta::count_characters;
 
 /// Lines ready for the link, and which of them are records.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct EventWriter {
     bytes: Vec<u8>,
     records: Vec<RecordSpan>,
     responses: Vec<ResponseSpan>,
@@ -51,7 +51,7 @@ pub struct ResponseSpan {
 
 /// Everything said in one round.
 #[derive(Debug, Default)]
-pub struct Round {
+pub struct EventBatch {
     pub bytes: Vec<u8>,
     pub records: Vec<RecordSpan>,
     pub responses: Vec<ResponseSpan>,
@@ -59,10 +59,10 @@ pub struct Round {
     pub natives: Vec<Range<usize>>,
 }
 
-impl Round {
+impl EventBatch {
     /// The same without the responses, for when those were given another way.
-    pub fn without_responses(self) -> Round {
-        let Round { bytes, mut records, responses, mut natives } = self;
+    pub fn without_responses(self) -> EventBatch {
+        let EventBatch { bytes, mut records, responses, mut natives } = self;
         let mut rest = Vec::with_capacity(bytes.len());
         let mut from = 0;
         for response in &responses {
@@ -76,7 +76,7 @@ impl Round {
             let removed: usize = responses.iter().filter(before).map(|response| response.range.len()).sum();
             *range = range.start - removed..range.end - removed;
         }
-        Round { bytes: rest, records, responses: Vec::new(), natives }
+        EventBatch { bytes: rest, records, responses: Vec::new(), natives }
     }
 }
 
@@ -90,7 +90,7 @@ pub struct EventFront {
 
 /// The answer to a command, before it is a line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Response<'a> {
+pub struct ResponseLine<'a> {
     /// Where the command came from; not written, only noted in the span.
     pub origin: u64,
     pub id: &'a str,
@@ -118,7 +118,7 @@ impl EventFront {
     }
 }
 
-impl Outbox {
+impl EventWriter {
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -132,10 +132,10 @@ impl Outbox {
     }
 
     /// Hands over everything collected; the outbox is empty afterwards.
-    pub fn take(&mut self) -> Round {
+    pub fn take(&mut self) -> EventBatch {
         self.expected_bytes = self.bytes.len().min(EXPECTED_BYTES_MAX);
         self.last_delta = None;
-        Round {
+        EventBatch {
             bytes: std::mem::take(&mut self.bytes),
             records: std::mem::take(&mut self.records),
             responses: std::mem::take(&mut self.responses),
@@ -189,7 +189,7 @@ impl Outbox {
     }
 
     /// The one answer to a command.
-    pub fn response(&mut self, front: &EventFront, ts: i64, response: &Response<'_>) {
+    pub fn response(&mut self, front: &EventFront, ts: i64, response: &ResponseLine<'_>) {
         let start = self.bytes.len();
         let bytes = &mut self.bytes;
         bytes.extend_from_slice(b"{\"type\":\"response\",\"id\":");
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_native_event_is_a_live_event_with_its_text_last() {
-        let mut outbox = Outbox::default();
+        let mut outbox = EventWriter::default();
         outbox.native(&EventFront::new("s1", "local"), 7, "{\"type\":\"turn_start\",\"z\":[1, 2]}");
         let round = outbox.take();
         let text = String::from_utf8(round.bytes).unwrap();
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_fields_of_run_output_have_their_order() {
-        let mut outbox = Outbox::default();
+        let mut outbox = EventWriter::default();
         let text = "a\r\n\u{1b}[1m\"\\\u{7f}\u{0} \u{6f22} \u{1f600}";
         outbox.run_output(&EventFront::new("s1", "local"), 7, 42, text);
         let round = outbox.take();
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn lines_are_what_the_wire_types_say() {
         let front = EventFront::new("s\"1", "local");
-        let mut outbox = Outbox::default();
+        let mut outbox = EventWriter::default();
         let idle = Event::AgentIdle { reason: None, message_version: None };
         outbox.known(&front, 7, Some(3), &idle);
         outbox.delta(
@@ -333,7 +333,7 @@ mod tests {
                 offset: 5,
             },
         );
-        let response = Response {
+        let response = ResponseLine {
             origin: 0,
             id: "h1",
             cmd: "abort",

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{EventFront, Outbox, write_json, write_number};
+use super::{EventFront, EventWriter, write_json, write_number};
 
 /// A line longer than this is not made longer still, so that what is shown goes on in small steps.
 const JOINED_BYTES_MAX: usize = 4096;
@@ -38,7 +38,7 @@ pub(super) struct LastDelta {
     end: u64,
 }
 
-impl Outbox {
+impl EventWriter {
     /// One delta: no value is built and nothing is copied twice.
     pub fn delta(&mut self, front: &EventFront, ts: i64, delta: Delta<'_>) {
         if !self.joins_last(front, &delta) {

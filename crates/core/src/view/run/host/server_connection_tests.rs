@@ -11,8 +11,8 @@ fn hello() -> RunnerHello {
     }
 }
 
-fn outgoing() -> Outgoing {
-    Outgoing::welcome(&hello(), &HashMap::from([("old".to_owned(), 3)])).0
+fn outgoing() -> ServerConnection {
+    ServerConnection::welcome(&hello(), &HashMap::from([("old".to_owned(), 3)])).0
 }
 
 fn record(run_id: &str, seq: u64, event: &str, rest: &str) -> String {
@@ -50,14 +50,15 @@ fn every_record_becomes_exactly_one_numbered_event() {
         assert!(sent.iter().all(|message| message["run_id"] == "r" && message["host_id"] == "h"));
     }
     let live = r#"{"type":"event","session_id":"r","runner_id":"h","ts":1,"event":"agent.working","phase":"thinking"}"#;
-    assert_eq!(outgoing.line(0, live), Outcome::default());
+    assert_eq!(outgoing.line(0, live), TranslatedLines::default());
     let beat = outgoing.line(0, r#"{"type":"runner.heartbeat","runner_id":"h","uptime_s":1,"sessions":[]}"#);
     assert!(beat.to_server[0].contains("host.heartbeat"));
 }
 
 #[test]
 fn hole_12_an_ack_counts_as_far_as_events_were_sent() {
-    let (mut outgoing, welcome) = Outgoing::welcome(&hello(), &HashMap::from([("old".to_owned(), 9)]));
+    let (mut outgoing, welcome) =
+        ServerConnection::welcome(&hello(), &HashMap::from([("old".to_owned(), 9)]));
     assert_eq!(welcome.sessions[0].last_seq, 5, "no more than there is");
     let mut outcome = |text: &str| outgoing.message(0, text).acked;
     assert_eq!(outcome(&ack("r", 5)), None, "nothing of it was sent");
@@ -87,7 +88,7 @@ fn commands_become_lines_and_answers_responses() {
     let sent: Value = serde_json::from_str(&outgoing.line(0, &answer.to_string()).to_server[0]).unwrap();
     assert_eq!((&sent["type"], &sent["data"]["request_id"]), (&json!("rpc.response"), &json!("q")));
     assert_eq!((&sent["data"]["ok"], &sent["data"]["error"]), (&json!(false), &json!("denied")));
-    assert_eq!(outgoing.line(0, &answer.to_string()), Outcome::default(), "an answer counts once");
+    assert_eq!(outgoing.line(0, &answer.to_string()), TranslatedLines::default(), "an answer counts once");
     let input = json!({"type": "run.send_input", "run_id": "gone", "data": {"input_id": "i", "text": "x\n"}});
     let line: Value =
         serde_json::from_str(outgoing.message(0, &input.to_string()).to_runner.trim_end()).unwrap();
@@ -110,5 +111,5 @@ fn hole_22_what_cannot_be_read_is_answered_and_errors_are_not() {
     }
     let other = json!({"type": "rpc.host.info", "data": {"request_id": "q", "host_id": "other"}}).to_string();
     assert!(outgoing.message(0, &other).to_server[0].contains("unknown host_id"));
-    assert_eq!(outgoing.message(0, r#"{"type":"error","data":{"error":"x"}}"#), Outcome::default());
+    assert_eq!(outgoing.message(0, r#"{"type":"error","data":{"error":"x"}}"#), TranslatedLines::default());
 }

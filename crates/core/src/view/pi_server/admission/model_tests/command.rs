@@ -5,36 +5,36 @@ use std::sync::Arc;
 use qd_wire::command_table::Lane;
 use qd_wire::pi_server::CommandSpec;
 
-use super::super::{Outcome, Submission, Token};
+use super::super::{PiServerOutcome, PiServerSubmission, SubmissionToken};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum State {
+pub(super) enum ModelPhase {
     InLine,
     Aside,
     Writing,
     Working,
-    Keeping(Outcome, i64),
+    Keeping(PiServerOutcome, i64),
     /// A repeat of a command in flight; whether its id is a new one.
-    Echo(Token, bool),
+    Echo(SubmissionToken, bool),
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Item {
-    pub(super) submission: Submission,
+pub(super) struct ModelCommand {
+    pub(super) submission: PiServerSubmission,
     pub(super) accepted_at: i64,
-    pub(super) state: State,
+    pub(super) state: ModelPhase,
     pub(super) at_turn: bool,
     pub(super) started: bool,
     pub(super) checked: bool,
-    pub(super) awaited: Vec<(String, Token)>,
+    pub(super) awaited: Vec<(String, SubmissionToken)>,
     pub(super) ends: Option<i64>,
     pub(super) waits_until: Option<i64>,
-    pub(super) again: Option<Row>,
+    pub(super) again: Option<ModelRow>,
     pub(super) own_id_is_new: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(super) struct ModelRow {
     pub(super) uid: Arc<str>,
     pub(super) principal: Arc<str>,
     pub(super) id: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Row {
     pub(super) may_be_lost: bool,
     pub(super) session: Option<String>,
     pub(super) accepted_at: i64,
-    pub(super) done: Option<(i64, Outcome)>,
+    pub(super) done: Option<(i64, PiServerOutcome)>,
 }
 
 /// What becomes of a command.
@@ -60,22 +60,22 @@ pub(super) fn may_be_lost(spec: &CommandSpec) -> bool {
     !spec.mutating || ["abort", "abort_compaction", "abort_retry", "abort_bash"].contains(&spec.name)
 }
 
-pub(super) fn scope(submission: &Submission) -> String {
+pub(super) fn scope(submission: &PiServerSubmission) -> String {
     match (&submission.session_id, submission.names_session) {
         (Some(session), true) => session.clone(),
         _ => "_server_".into(),
     }
 }
 
-pub(super) fn key_of(submission: &Submission) -> Option<(String, String)> {
+pub(super) fn key_of(submission: &PiServerSubmission) -> Option<(String, String)> {
     submission.key.clone().map(|key| (scope(submission), key))
 }
 
-pub(super) fn failed(error: String) -> Outcome {
-    Outcome { error: Some(error.into()), ..Outcome::default() }
+pub(super) fn failed(error: String) -> PiServerOutcome {
+    PiServerOutcome { error: Some(error.into()), ..PiServerOutcome::default() }
 }
 
-impl Item {
+impl ModelCommand {
     pub(super) fn identified(&self) -> bool {
         self.submission.id.is_some() || self.submission.key.is_some()
     }
@@ -104,12 +104,12 @@ impl Item {
 
     /// Whether it is at its turn or waits for it, and not for others.
     pub(super) fn is_there(&self) -> bool {
-        self.state == State::InLine || self.at_turn
+        self.state == ModelPhase::InLine || self.at_turn
     }
 
-    pub(super) fn ending(&self, outcome: &Outcome) -> Ending {
-        let settled = outcome.settled && (self.again.is_none() || self.state == State::Working);
-        let may_have_begun = self.again.is_some() || (self.durable() && self.state == State::Working);
+    pub(super) fn ending(&self, outcome: &PiServerOutcome) -> Ending {
+        let settled = outcome.settled && (self.again.is_none() || self.state == ModelPhase::Working);
+        let may_have_begun = self.again.is_some() || (self.durable() && self.state == ModelPhase::Working);
         match self.identified() {
             true if settled => Ending::Kept,
             true if may_have_begun => Ending::InDoubt,
@@ -125,7 +125,7 @@ impl Item {
     }
 
     pub(super) fn undecided(&self) -> bool {
-        !matches!(self.state, State::Keeping(..) | State::Echo(..))
+        !matches!(self.state, ModelPhase::Keeping(..) | ModelPhase::Echo(..))
     }
 
     pub(super) fn uid(&self) -> Arc<str> {
@@ -137,7 +137,7 @@ impl Item {
         let own = self.submission.id.as_deref() == Some(id);
         *self.submission.principal == *principal
             && match (&self.state, &self.again) {
-                (State::Echo(_, id_is_new), _) => own && *id_is_new,
+                (ModelPhase::Echo(_, id_is_new), _) => own && *id_is_new,
                 (_, Some(row)) => row.id.as_deref() == Some(id) || (own && self.own_id_is_new),
                 _ => own,
             }
@@ -146,14 +146,14 @@ impl Item {
     pub(super) fn has_key(&self, principal: &str, key: &(String, String)) -> bool {
         *self.submission.principal == *principal
             && match (&self.state, &self.again) {
-                (State::Echo(..), _) => false,
+                (ModelPhase::Echo(..), _) => false,
                 (_, Some(row)) => row.key.as_ref() == Some(key),
                 _ => key_of(&self.submission).as_ref() == Some(key),
             }
     }
 }
 
-impl Row {
+impl ModelRow {
     pub(super) fn bytes(&self) -> usize {
         let outcome = self.done.as_ref().map_or(0, |(_, outcome)| {
             outcome.data.as_ref().map_or(0, |data| data.len())
@@ -166,8 +166,8 @@ impl Row {
     }
 }
 
-pub(super) fn item(now: i64, submission: Submission, state: State) -> Item {
-    Item {
+pub(super) fn item(now: i64, submission: PiServerSubmission, state: ModelPhase) -> ModelCommand {
+    ModelCommand {
         submission,
         accepted_at: now,
         state,
@@ -182,8 +182,12 @@ pub(super) fn item(now: i64, submission: Submission, state: State) -> Item {
     }
 }
 
-pub(super) fn row(submission: &Submission, accepted_at: i64, done: Option<(i64, Outcome)>) -> Row {
-    Row {
+pub(super) fn row(
+    submission: &PiServerSubmission,
+    accepted_at: i64,
+    done: Option<(i64, PiServerOutcome)>,
+) -> ModelRow {
+    ModelRow {
         uid: submission.uid.clone(),
         principal: submission.principal.clone(),
         id: submission.id.clone(),

@@ -3,10 +3,10 @@
 use qd_wire::command_table::Lane;
 
 use super::super::{AgentWork, QueuedCommand};
-use crate::ledger::Token;
+use crate::ledger::SubmissionToken;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Place {
+pub(super) enum ModelPlace {
     Held {
         repeats: bool,
         since: i64,
@@ -26,9 +26,9 @@ pub(super) enum Place {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct ModelCommand {
     pub(super) command: QueuedCommand,
-    pub(super) place: Place,
+    pub(super) place: ModelPlace,
     /// Places are entered in this order.
     pub(super) order: i64,
     /// It is the one of its lane.
@@ -39,19 +39,19 @@ pub(super) struct Item {
 
 /// The prompt the agent is given.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Given {
+pub(super) enum GivenPrompt {
     Nobody,
-    ToWrite(Token),
+    ToWrite(SubmissionToken),
     KeptToWrite,
-    Written { token: Token, at: i64, turns: u64, accepted: bool },
+    Written { token: SubmissionToken, at: i64, turns: u64, accepted: bool },
 }
 
-pub(super) const KEPT: fn(&Item) -> bool = |item| is_kept(item.place);
+pub(super) const KEPT: fn(&ModelCommand) -> bool = |item| is_kept(item.place);
 
-pub(super) fn is_kept(place: Place) -> bool {
-    matches!(place, Place::WithAgent(AgentWork::Delivery { .. }))
+pub(super) fn is_kept(place: ModelPlace) -> bool {
+    matches!(place, ModelPlace::WithAgent(AgentWork::Delivery { .. }))
 }
 
-pub(super) fn in_lane(item: &Item, lane: Lane) -> bool {
-    item.place == Place::InLane && item.command.lane == lane
+pub(super) fn in_lane(item: &ModelCommand, lane: Lane) -> bool {
+    item.place == ModelPlace::InLane && item.command.lane == lane
 }

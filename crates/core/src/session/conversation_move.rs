@@ -5,7 +5,7 @@ use qd_wire::data::QueueState;
 use qd_wire::event::{Event, NotifyLevel};
 
 use super::Session;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// What became of the agent's own queue when the agent moved to another conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum QueueFate {
 
 /// What waited when the agent was asked to move.
 #[derive(Debug, Default)]
-pub(super) struct Moving {
+pub(super) struct ConversationMove {
     queued: Vec<String>,
     /// Accepted prompts that had not shown up, by their commands.
     accepted: Vec<u64>,
@@ -31,7 +31,7 @@ impl Session {
     pub fn move_begun(&mut self) {
         let queued = texts_of(&self.memory.queue);
         let accepted = self.memory.accepted.iter().map(|accepted| accepted.token).collect();
-        self.moving = Some(Moving { queued, accepted });
+        self.moving = Some(ConversationMove { queued, accepted });
     }
 
     /// Whether the agent is between two conversations; nothing that waits may be given to it then.
@@ -46,18 +46,19 @@ impl Session {
 
     /// A message of the old conversation was read before the agent left it.
     pub(super) fn read_before_move(&mut self, message: &Message) {
-        if let Some(Moving { queued, .. }) = &mut self.moving {
+        if let Some(ConversationMove { queued, .. }) = &mut self.moving {
             remove_one(queued, &message.flattened_text());
         }
     }
 
     /// The agent is in another conversation: what waited for it in the old one is dropped, and a person is told.
-    pub fn leave_queue_behind(&mut self, now: i64, fate: QueueFate, out: &mut Outbox) {
+    pub fn leave_queue_behind(&mut self, now: i64, fate: QueueFate, out: &mut EventWriter) {
         if fate == QueueFate::Kept {
             return;
         }
         // It is told once, also if the move shows in more than one way.
-        let Moving { queued, accepted } = self.moving.as_mut().map(std::mem::take).unwrap_or_default();
+        let ConversationMove { queued, accepted } =
+            self.moving.as_mut().map(std::mem::take).unwrap_or_default();
         let before = self.whole_queue();
         let kept = std::mem::take(&mut self.memory.kept).into_iter().map(|kept| kept.text);
         let mut dropped: Vec<String> = kept.collect();

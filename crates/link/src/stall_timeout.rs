@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 /// One timer for many waits, one after another. It is set only when a wait is not over at once.
-pub(crate) struct Patience {
+pub(crate) struct StallTimeout {
     timer: Pin<Box<Sleep>>,
     limit: Duration,
 }
 
-impl Patience {
-    pub(crate) fn new(limit: Duration) -> Patience {
-        Patience { timer: Box::pin(tokio::time::sleep(limit)), limit }
+impl StallTimeout {
+    pub(crate) fn new(limit: Duration) -> StallTimeout {
+        StallTimeout { timer: Box::pin(tokio::time::sleep(limit)), limit }
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -60,12 +60,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_with_the_limit_or_with_silence() {
-        let mut patience = Patience::new(Duration::from_secs(10));
-        assert_eq!(patience.within_limit(std::future::ready(1)).await, Some(1));
+        let mut stall_timeout = StallTimeout::new(Duration::from_secs(10));
+        assert_eq!(stall_timeout.within_limit(std::future::ready(1)).await, Some(1));
         // Time spent elsewhere does not count.
         tokio::time::sleep(Duration::from_secs(100)).await;
         let nine = || tokio::time::sleep(Duration::from_secs(9));
-        assert!(patience.within_limit(nine()).await.is_some());
+        assert!(stall_timeout.within_limit(nine()).await.is_some());
         let news = Notify::new();
         let slow = || async {
             for _ in 0..3 {
@@ -78,16 +78,16 @@ mod tests {
                 news.notify_one();
             }
         };
-        let (heard, ()) = tokio::join!(patience.while_alive(slow()), speak);
+        let (heard, ()) = tokio::join!(stall_timeout.while_alive(slow()), speak);
         assert!(heard.is_some());
         let speak = async {
             nine().await;
             news.notify_one();
         };
         let started = Instant::now();
-        let (heard, ()) = tokio::join!(patience.within_limit(slow()), speak);
+        let (heard, ()) = tokio::join!(stall_timeout.within_limit(slow()), speak);
         assert!(heard.is_none());
         assert_eq!(started.elapsed(), Duration::from_secs(10));
-        assert!(patience.while_alive(std::future::pending::<()>()).await.is_none());
+        assert!(stall_timeout.while_alive(std::future::pending::<()>()).await.is_none());
     }
 }

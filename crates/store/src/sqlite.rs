@@ -4,6 +4,7 @@
 //! `engine` is what both databases share: one writer thread with group commit, and a small lazily opened pool of
 //! readers. `hub` and `runner` are the two databases, their SQL and their migrations.
 
+mod body_slab;
 mod clock;
 mod database;
 mod direct;
@@ -17,11 +18,10 @@ mod key;
 mod migrate;
 mod reader;
 mod runner;
-mod slab;
 mod writer;
 
 pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
-pub use execution::{Disk, Execution};
+pub use execution::{SimulatedDisk, StoreExecution};
 pub(crate) use hub::SqliteHub;
 pub use reader::{READERS_MAX, READS_WAITING_MAX};
 pub use runner::{

@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::answer::{Answer, complaint, refused, response};
+use super::super::answer::{RunAnswer, complaint, refused, response};
 use super::super::event::show;
 use super::super::record::Record;
-use super::super::request::{Command, Request, To, read};
-use super::super::{Kind, timestamp};
+use super::super::request::{AppRequest, CommandTarget, RunCommand, read};
+use super::super::{SessionKind, timestamp};
 
 /// Commands of the server that the runner may have to answer at once.
 pub const COMMANDS_MAX: usize = 1024;
@@ -28,32 +28,32 @@ pub const PRINCIPAL: &str = "run-server";
 
 /// One connection to a server.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct ServerConnection {
     host_id: String,
-    runs: HashMap<String, Sent>,
+    runs: HashMap<String, SentRun>,
     /// Commands the runner has not answered, by the name they have on its link.
-    commands: HashMap<String, Asked>,
+    commands: HashMap<String, ForwardedCommand>,
     last_command: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sent {
-    kind: Kind,
+struct SentRun {
+    kind: SessionKind,
     /// The last record that was sent, on this connection or before.
     seq: u64,
     acked: u64,
 }
 
 #[derive(Debug)]
-struct Asked {
-    command: Box<Command>,
+struct ForwardedCommand {
+    command: Box<RunCommand>,
     /// It was refused in its first form already.
     is_second: bool,
 }
 
 /// What is to be sent: messages to the server, lines (with their ends) to the runner.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct TranslatedLines {
     pub to_server: Vec<String>,
     pub to_runner: String,
     /// A run and how far the server has it, where that is news.
@@ -62,7 +62,7 @@ pub struct Outcome {
 
 /// An answer of the runner, as far as it is read.
 #[derive(Deserialize)]
-struct Response<'a> {
+struct RunnerResponse<'a> {
     id: String,
     #[serde(default)]
     session_id: Option<String>,
@@ -77,20 +77,20 @@ struct Response<'a> {
 }
 
 #[derive(Deserialize)]
-struct Head<'a> {
+struct LineHead<'a> {
     #[serde(rename = "type", borrow)]
     kind: std::borrow::Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct Created {
+struct CreatedBody {
     harness: String,
 }
 
-impl Outgoing {
+impl ServerConnection {
     /// Takes the runner's hello and welcomes it with what the server has acked of each run.
-    pub fn welcome(hello: &RunnerHello, acked: &HashMap<String, u64>) -> (Outgoing, RunnerWelcome) {
-        let mut outgoing = Outgoing {
+    pub fn welcome(hello: &RunnerHello, acked: &HashMap<String, u64>) -> (ServerConnection, RunnerWelcome) {
+        let mut outgoing = ServerConnection {
             host_id: hello.runner_id.clone(),
             runs: HashMap::new(),
             commands: HashMap::new(),
@@ -99,8 +99,9 @@ impl Outgoing {
         let mut sessions = Vec::new();
         for session in &hello.sessions {
             let last_seq = acked.get(&session.session_id).copied().unwrap_or(0).min(session.last_seq);
-            let kind = session.state.as_ref().map_or(Kind::Agent, |state| Kind::of(&state.harness));
-            let sent = Sent { kind, seq: last_seq, acked: last_seq };
+            let kind =
+                session.state.as_ref().map_or(SessionKind::Agent, |state| SessionKind::of(&state.harness));
+            let sent = SentRun { kind, seq: last_seq, acked: last_seq };
             outgoing.runs.insert(session.session_id.clone(), sent);
             sessions.push(WelcomeSession { session_id: session.session_id.clone(), last_seq });
         }
@@ -109,13 +110,13 @@ impl Outgoing {
     }
 
     /// A line of the runner (without its end).
-    pub fn line(&mut self, now: i64, line: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub fn line(&mut self, now: i64, line: &str) -> TranslatedLines {
+        let mut outcome = TranslatedLines::default();
         if let Some(record) = Record::parse(line) {
             self.record(&record, &mut outcome);
             return outcome;
         }
-        match serde_json::from_str::<Head<'_>>(line).as_ref().map(|head| &*head.kind) {
+        match serde_json::from_str::<LineHead<'_>>(line).as_ref().map(|head| &*head.kind) {
             Ok("response") => self.answered(now, line, &mut outcome),
             Ok("runner.heartbeat") => {
                 outcome.to_server.push(self.envelope(now, "host.heartbeat", &json!({})));
@@ -127,12 +128,12 @@ impl Outgoing {
     }
 
     /// A message of the server.
-    pub fn message(&mut self, now: i64, text: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub fn message(&mut self, now: i64, text: &str) -> TranslatedLines {
+        let mut outcome = TranslatedLines::default();
         match read(text) {
-            Ok(Request::Command(command)) => self.command(now, command, &mut outcome),
-            Ok(Request::Ignored) => self.acked(text, &mut outcome),
-            Ok(Request::Subscribe(_) | Request::Unsubscribe(_)) => {
+            Ok(AppRequest::Command(command)) => self.command(now, command, &mut outcome),
+            Ok(AppRequest::Ignored) => self.acked(text, &mut outcome),
+            Ok(AppRequest::Subscribe(_) | AppRequest::Unsubscribe(_)) => {
                 outcome
                     .to_server
                     .push(complaint(now, &ErrorCode::Unsupported.with("a host has no subscriptions")));
@@ -144,14 +145,14 @@ impl Outgoing {
         outcome
     }
 
-    fn record(&mut self, record: &Record<'_>, outcome: &mut Outcome) {
+    fn record(&mut self, record: &Record<'_>, outcome: &mut TranslatedLines) {
         let Ok(run_id) = serde_json::from_str::<String>(&record.session_id) else { return };
-        let new = Sent { kind: Kind::Agent, seq: 0, acked: 0 };
+        let new = SentRun { kind: SessionKind::Agent, seq: 0, acked: 0 };
         let sent = self.runs.entry(run_id).or_insert(new);
         if record.event == "session.created"
-            && let Some(Created { harness }) = record.read()
+            && let Some(CreatedBody { harness }) = record.read()
         {
-            sent.kind = Kind::of(&harness);
+            sent.kind = SessionKind::of(&harness);
         }
         sent.seq = sent.seq.max(record.seq);
         let before = outcome.to_server.len();
@@ -168,7 +169,7 @@ impl Outgoing {
         }
     }
 
-    fn acked(&mut self, text: &str, outcome: &mut Outcome) {
+    fn acked(&mut self, text: &str, outcome: &mut TranslatedLines) {
         let Ok(envelope) = serde_json::from_str::<Envelope>(text) else { return };
         if envelope.kind != "run.ack" {
             return;
@@ -184,24 +185,26 @@ impl Outgoing {
         outcome.acked = Some((run_id, seq));
     }
 
-    fn command(&mut self, now: i64, command: Box<Command>, outcome: &mut Outcome) {
+    fn command(&mut self, now: i64, command: Box<RunCommand>, outcome: &mut TranslatedLines) {
         let error = match &command.to {
-            To::Host(host_id) if *host_id != self.host_id => {
+            CommandTarget::Host(host_id) if *host_id != self.host_id => {
                 Some(ErrorCode::RunnerNotFound.with("unknown host_id"))
             }
-            To::Host(_) | To::Run(_) | To::HostOfRun(_) if self.commands.len() >= COMMANDS_MAX => {
+            CommandTarget::Host(_) | CommandTarget::Run(_) | CommandTarget::HostOfRun(_)
+                if self.commands.len() >= COMMANDS_MAX =>
+            {
                 Some(ErrorCode::Busy.with("too many commands wait for this host; try again later"))
             }
-            To::Host(_) | To::Run(_) | To::HostOfRun(_) => None,
+            CommandTarget::Host(_) | CommandTarget::Run(_) | CommandTarget::HostOfRun(_) => None,
         };
         if let Some(error) = error {
             return outcome.to_server.push(refused(now, &command.refusal(error)));
         }
         let text = command.text(&self.host_id);
-        self.ask(Asked { command, is_second: false }, &text, outcome);
+        self.ask(ForwardedCommand { command, is_second: false }, &text, outcome);
     }
 
-    fn ask(&mut self, asked: Asked, text: &str, outcome: &mut Outcome) {
+    fn ask(&mut self, asked: ForwardedCommand, text: &str, outcome: &mut TranslatedLines) {
         self.last_command += 1;
         let id = format!("s{}", self.last_command);
         outcome.to_runner.push_str(&format!(
@@ -212,19 +215,19 @@ impl Outgoing {
         self.commands.insert(id, asked);
     }
 
-    fn answered(&mut self, now: i64, line: &str, outcome: &mut Outcome) {
-        let Ok(answer) = serde_json::from_str::<Response<'_>>(line) else { return };
-        let Some(Asked { command, is_second }) = self.commands.remove(&answer.id) else { return };
+    fn answered(&mut self, now: i64, line: &str, outcome: &mut TranslatedLines) {
+        let Ok(answer) = serde_json::from_str::<RunnerResponse<'_>>(line) else { return };
+        let Some(ForwardedCommand { command, is_second }) = self.commands.remove(&answer.id) else { return };
         if !answer.success
             && !is_second
             && let Some(text) = command.other_text(&self.host_id)
         {
-            return self.ask(Asked { command, is_second: true }, &text, outcome);
+            return self.ask(ForwardedCommand { command, is_second: true }, &text, outcome);
         }
         let code = answer.code.unwrap_or(ErrorCode::Failed);
         let error = answer.error.as_deref().map(|error| in_documents_words(code, error));
-        if command.spec.way == qd_wire::run_protocol::Way::Rpc {
-            let answer = Answer {
+        if command.spec.way == qd_wire::run_protocol::MessageDirection::Rpc {
+            let answer = RunAnswer {
                 success: answer.success,
                 data: answer.data.map(RawValue::get),
                 error,
@@ -258,5 +261,5 @@ fn line_of(line: &LinkLine) -> String {
 }
 
 #[cfg(test)]
-#[path = "outgoing_tests.rs"]
+#[path = "server_connection_tests.rs"]
 mod tests;

@@ -6,11 +6,11 @@ use qd_wire::event::{AgentPhase, Event, EventPayload, OtherEvent, ToolCall};
 use qd_wire::message::{Role, StopReason};
 use serde_json::{Value, json};
 
+use super::event_form::ConversationChange;
 use super::turn::agent_error;
-use super::watch::ConversationChange;
-use super::{Assembly, Session, Turn};
+use super::{MessageAssembly, Session, Turn};
 use crate::agent::{AgentEvent, MessageHead, NativeMessage};
-use crate::outbox::{Delta, Outbox};
+use crate::event_writer::{Delta, EventWriter};
 
 /// Tools one turn may run at once, in our books; more run unseen until they end.
 const TOOLS_MAX: usize = 256;
@@ -20,7 +20,7 @@ const STATUS_TEXTS_MAX: usize = 256;
 
 impl Session {
     /// Takes one event of the agent.
-    pub fn agent_event(&mut self, now: i64, event: AgentEvent, out: &mut Outbox) {
+    pub fn agent_event(&mut self, now: i64, event: AgentEvent, out: &mut EventWriter) {
         if self.is_watched() {
             self.show_native(now, &event, out);
         }
@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// Events that touch neither the turn's messages nor its tools.
-    fn side_event(&mut self, now: i64, event: AgentEvent, out: &mut Outbox) {
+    fn side_event(&mut self, now: i64, event: AgentEvent, out: &mut EventWriter) {
         match event {
             AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => {
                 self.emit(now, &Event::RetryStart { attempt, max_attempts, delay_ms, error }, out);
@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    fn turn_started(&mut self, now: i64, out: &mut Outbox) {
+    fn turn_started(&mut self, now: i64, out: &mut EventWriter) {
         if self.turn.is_none() {
             self.turn = Some(Turn::default());
             self.turns += 1;
@@ -157,7 +157,7 @@ impl Session {
         self.set_phase(now, AgentPhase::Generating, None, out);
     }
 
-    fn turn_settled(&mut self, now: i64, aborted: bool, out: &mut Outbox) {
+    fn turn_settled(&mut self, now: i64, aborted: bool, out: &mut EventWriter) {
         self.close_open_work(now, "The turn ended before the tool did", out);
         self.accepted_are_read(now, out);
         let turn = self.turn.take().unwrap_or_default();
@@ -174,7 +174,7 @@ impl Session {
 
     /// Ends what cannot go on: a message as aborted, tools as failed. Questions stay open, because a command of
     /// an extension may ask outside any turn.
-    pub(super) fn close_open_work(&mut self, now: i64, why: &str, out: &mut Outbox) {
+    pub(super) fn close_open_work(&mut self, now: i64, why: &str, out: &mut EventWriter) {
         self.close_assembly(now, out);
         for tool in std::mem::take(&mut self.tools) {
             let event = Event::ToolEnd {
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    pub(super) fn go_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut Outbox) {
+    pub(super) fn go_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut EventWriter) {
         self.status = SessionStatus::Idle;
         self.note_what_waits();
         self.phase = None;
@@ -196,7 +196,7 @@ impl Session {
         self.emit_idle(now, reason, out);
     }
 
-    pub(super) fn emit_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut Outbox) {
+    pub(super) fn emit_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut EventWriter) {
         let message_version = Some(MessageVersion {
             version: self.memory.last_seq + 1,
             message_count: Some(self.memory.next_idx),
@@ -204,7 +204,7 @@ impl Session {
         self.emit(now, &Event::AgentIdle { reason, message_version }, out);
     }
 
-    fn close_assembly(&mut self, now: i64, out: &mut Outbox) {
+    fn close_assembly(&mut self, now: i64, out: &mut EventWriter) {
         if let Some(assembly) = self.assembly.take() {
             let message = assembly.close_as_aborted();
             if message.role == Role::User
@@ -221,7 +221,7 @@ impl Session {
         }
     }
 
-    fn message_started(&mut self, now: i64, head: MessageHead, out: &mut Outbox) {
+    fn message_started(&mut self, now: i64, head: MessageHead, out: &mut EventWriter) {
         // A start while another message is open means its end was lost.
         self.close_assembly(now, out);
         // An answer outside any turn means its start was lost, or the agent settled too early.
@@ -231,11 +231,11 @@ impl Session {
         let message_id = self.ids.mint(head.role, head.created_at);
         let role = head.role.as_str().to_owned();
         self.emit(now, &Event::MessageStart { message_id: message_id.clone(), role }, out);
-        self.assembly = Some(Assembly::new(message_id, head));
+        self.assembly = Some(MessageAssembly::new(message_id, head));
     }
 
-    fn message_ended(&mut self, now: i64, native: NativeMessage, out: &mut Outbox) {
-        let same = |assembly: &Assembly| {
+    fn message_ended(&mut self, now: i64, native: NativeMessage, out: &mut EventWriter) {
+        let same = |assembly: &MessageAssembly| {
             assembly.head.role == native.head.role && assembly.head.created_at == native.head.created_at
         };
         if !self.assembly.as_ref().is_some_and(same) {
@@ -261,7 +261,7 @@ impl Session {
         }
     }
 
-    fn text_delta(&mut self, now: i64, kind: PartialKind, index: u32, delta: &str, out: &mut Outbox) {
+    fn text_delta(&mut self, now: i64, kind: PartialKind, index: u32, delta: &str, out: &mut EventWriter) {
         let (event, phase) = match kind {
             PartialKind::Thinking => ("stream.thinking_delta", AgentPhase::Thinking),
             PartialKind::Text | PartialKind::ToolCall => ("stream.text_delta", AgentPhase::Generating),
@@ -285,7 +285,7 @@ impl Session {
         index: u32,
         tool_call_id: String,
         name: String,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         self.streaming(now, AgentPhase::Generating, out);
         if let Some(assembly) = &mut self.assembly {
@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    fn tool_call_delta(&mut self, now: i64, index: u32, delta: &str, out: &mut Outbox) {
+    fn tool_call_delta(&mut self, now: i64, index: u32, delta: &str, out: &mut EventWriter) {
         self.streaming(now, AgentPhase::Generating, out);
         let front = &self.front;
         if let Some(assembly) = &mut self.assembly {
@@ -322,7 +322,7 @@ impl Session {
         tool_call_id: String,
         name: String,
         input: Value,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         if let Some(assembly) = &mut self.assembly {
             assembly.tool_call_end(index, &tool_call_id, &name, &input);
@@ -339,7 +339,7 @@ impl Session {
         tool_call_id: String,
         name: String,
         input: Option<Value>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         if self.tools.len() < TOOLS_MAX {
             self.tools.push(RunningTool {
@@ -360,7 +360,7 @@ impl Session {
         tool_call_id: String,
         name: String,
         partial: Value,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         if let Some(tool) = self.tools.iter_mut().find(|tool| tool.tool_call_id == tool_call_id) {
             tool.partial_output = Some(partial.clone());
@@ -368,7 +368,7 @@ impl Session {
         self.emit(now, &Event::ToolProgress { tool_call_id, name, partial_output: partial }, out);
     }
 
-    fn tool_ended(&mut self, now: i64, end: ToolEnd, out: &mut Outbox) {
+    fn tool_ended(&mut self, now: i64, end: ToolEnd, out: &mut EventWriter) {
         let position = self.tools.iter().position(|tool| tool.tool_call_id == end.tool_call_id);
         let started_at = position.map(|position| self.tools.remove(position).started_at);
         let measured = started_at.and_then(|started_at| u64::try_from(now - started_at).ok());
@@ -384,7 +384,7 @@ impl Session {
     }
 
     /// With tools running the phase names them; without it is generating again.
-    fn tool_phase(&mut self, now: i64, out: &mut Outbox) {
+    fn tool_phase(&mut self, now: i64, out: &mut EventWriter) {
         if self.turn.is_none() {
             return;
         }
@@ -402,13 +402,13 @@ impl Session {
         }
     }
 
-    fn compaction_started(&mut self, now: i64, reason: String, out: &mut Outbox) {
+    fn compaction_started(&mut self, now: i64, reason: String, out: &mut EventWriter) {
         self.compacting_alone = self.turn.is_none();
         self.emit(now, &Event::CompactStart { reason }, out);
         self.set_phase(now, AgentPhase::Compacting, None, out);
     }
 
-    fn compaction_ended(&mut self, now: i64, end: &Event, out: &mut Outbox) {
+    fn compaction_ended(&mut self, now: i64, end: &Event, out: &mut EventWriter) {
         self.emit(now, end, out);
         if std::mem::take(&mut self.compacting_alone) && self.turn.is_none() {
             self.go_idle(now, None, out);
@@ -417,7 +417,7 @@ impl Session {
         }
     }
 
-    pub(super) fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut Outbox) {
+    pub(super) fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut EventWriter) {
         if let Some(emptying) = &mut self.emptying {
             emptying.last = Some(queue);
             return;
@@ -434,7 +434,7 @@ impl Session {
         }
     }
 
-    pub(super) fn status_text(&mut self, now: i64, key: String, text: Option<String>, out: &mut Outbox) {
+    pub(super) fn status_text(&mut self, now: i64, key: String, text: Option<String>, out: &mut EventWriter) {
         match &text {
             None => drop(self.status_texts.remove(&key)),
             Some(text)
@@ -450,14 +450,20 @@ impl Session {
 
     /// The bridge refines the phase within a turn; it never starts or ends one. Tools are counted natively,
     /// so a hint cannot end a tool's phase early.
-    fn phase_hint(&mut self, now: i64, phase: Option<AgentPhase>, detail: Option<String>, out: &mut Outbox) {
+    fn phase_hint(
+        &mut self,
+        now: i64,
+        phase: Option<AgentPhase>,
+        detail: Option<String>,
+        out: &mut EventWriter,
+    ) {
         if self.turn.is_some() && self.tools.is_empty() && self.assembly.is_none() {
             self.set_phase(now, phase.unwrap_or(AgentPhase::Generating), detail, out);
         }
     }
 
     /// The model changed, as far as anyone can tell; told only when it is news.
-    pub fn model_changed(&mut self, now: i64, model: ModelRef, out: &mut Outbox) {
+    pub fn model_changed(&mut self, now: i64, model: ModelRef, out: &mut EventWriter) {
         if self.memory.model.as_ref() != Some(&model) {
             self.memory.model = Some(model.clone());
             // What the agent said of the last one; it is asked again.
@@ -467,7 +473,7 @@ impl Session {
         }
     }
 
-    pub fn thinking_level_changed(&mut self, now: i64, level: String, out: &mut Outbox) {
+    pub fn thinking_level_changed(&mut self, now: i64, level: String, out: &mut EventWriter) {
         if self.memory.thinking_level.as_ref() != Some(&level) {
             self.memory.thinking_level = Some(level.clone());
             self.emit(now, &Event::ThinkingLevelChanged { level }, out);
@@ -475,14 +481,14 @@ impl Session {
     }
 
     /// Something else is checked out where the session works; told only when it is news.
-    pub fn branch_changed(&mut self, now: i64, branch: Option<String>, out: &mut Outbox) {
+    pub fn branch_changed(&mut self, now: i64, branch: Option<String>, out: &mut EventWriter) {
         if self.memory.branch != branch {
             self.memory.branch.clone_from(&branch);
             self.emit(now, &Event::SessionBranchChanged { branch }, out);
         }
     }
 
-    pub fn title_changed(&mut self, now: i64, title: String, out: &mut Outbox) {
+    pub fn title_changed(&mut self, now: i64, title: String, out: &mut EventWriter) {
         if self.memory.title.as_ref() != Some(&title) {
             self.memory.title = Some(title.clone());
             self.emit(now, &Event::SessionTitleChanged { title }, out);
@@ -490,7 +496,7 @@ impl Session {
     }
 
     /// A delta proves what the model does; while tools run the tools are what matters.
-    fn streaming(&mut self, now: i64, phase: AgentPhase, out: &mut Outbox) {
+    fn streaming(&mut self, now: i64, phase: AgentPhase, out: &mut EventWriter) {
         if self.turn.is_some() && self.phase != Some(phase) && self.tools.is_empty() {
             self.set_phase(now, phase, None, out);
         }
@@ -501,7 +507,7 @@ impl Session {
         now: i64,
         phase: AgentPhase,
         detail: Option<String>,
-        out: &mut Outbox,
+        out: &mut EventWriter,
     ) {
         let working = self.status == SessionStatus::Working;
         if working && self.phase == Some(phase) && self.detail == detail {

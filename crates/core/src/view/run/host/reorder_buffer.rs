@@ -14,7 +14,7 @@ pub const HOLE_RECORDS_MAX: u64 = 100_000;
 
 /// One step of a run, in the order of its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Arrived<T> {
+pub enum OrderedEvent<T> {
     Event(u64, T),
     /// The host never sent it.
     Lost(u64),
@@ -22,7 +22,7 @@ pub enum Arrived<T> {
 
 /// Why an event is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotTaken {
+pub enum RefusedEvent {
     /// It has come before.
     Repeated,
     /// It lies too far ahead of what has come.
@@ -31,7 +31,7 @@ pub enum NotTaken {
 
 /// What has come of one run.
 #[derive(Debug)]
-pub struct Arrivals<T> {
+pub struct ReorderBuffer<T> {
     next: u64,
     held: BTreeMap<u64, (T, usize)>,
     held_bytes: usize,
@@ -39,10 +39,10 @@ pub struct Arrivals<T> {
     hole_since: Option<i64>,
 }
 
-impl<T> Arrivals<T> {
+impl<T> ReorderBuffer<T> {
     /// Everything up to `seq` has come.
     pub fn after(seq: u64) -> Self {
-        Arrivals { next: seq.saturating_add(1), held: BTreeMap::new(), held_bytes: 0, hole_since: None }
+        ReorderBuffer { next: seq.saturating_add(1), held: BTreeMap::new(), held_bytes: 0, hole_since: None }
     }
 
     /// The last event that left.
@@ -57,13 +57,13 @@ impl<T> Arrivals<T> {
         seq: u64,
         event: T,
         bytes: usize,
-        out: &mut Vec<Arrived<T>>,
-    ) -> Result<(), NotTaken> {
+        out: &mut Vec<OrderedEvent<T>>,
+    ) -> Result<(), RefusedEvent> {
         if seq < self.next || self.held.contains_key(&seq) {
-            return Err(NotTaken::Repeated);
+            return Err(RefusedEvent::Repeated);
         }
         if seq - self.next > HOLE_RECORDS_MAX {
-            return Err(NotTaken::TooFar { expected: self.next });
+            return Err(RefusedEvent::TooFar { expected: self.next });
         }
         self.held.insert(seq, (event, bytes));
         self.held_bytes += bytes;
@@ -80,7 +80,7 @@ impl<T> Arrivals<T> {
     }
 
     /// Gives up a hole that has been there for too long.
-    pub fn tick(&mut self, now: i64, out: &mut Vec<Arrived<T>>) {
+    pub fn tick(&mut self, now: i64, out: &mut Vec<OrderedEvent<T>>) {
         while self.due().is_some_and(|due| due <= now) {
             self.pass_over(now, out);
         }
@@ -92,17 +92,17 @@ impl<T> Arrivals<T> {
     }
 
     /// Gives up all holes at once, since there is no room to wait.
-    pub fn give_up(&mut self, now: i64, out: &mut Vec<Arrived<T>>) {
+    pub fn give_up(&mut self, now: i64, out: &mut Vec<OrderedEvent<T>>) {
         while !self.held.is_empty() {
             self.pass_over(now, out);
         }
     }
 
-    fn release(&mut self, now: i64, out: &mut Vec<Arrived<T>>) {
+    fn release(&mut self, now: i64, out: &mut Vec<OrderedEvent<T>>) {
         let before = self.next;
         while let Some((event, bytes)) = self.held.remove(&self.next) {
             self.held_bytes -= bytes;
-            out.push(Arrived::Event(self.next, event));
+            out.push(OrderedEvent::Event(self.next, event));
             self.next += 1;
         }
         if self.held.is_empty() {
@@ -112,17 +112,17 @@ impl<T> Arrivals<T> {
         }
     }
 
-    fn pass_over(&mut self, now: i64, out: &mut Vec<Arrived<T>>) {
+    fn pass_over(&mut self, now: i64, out: &mut Vec<OrderedEvent<T>>) {
         let Some((first, _)) = self.held.first_key_value() else {
             self.hole_since = None;
             return;
         };
-        out.extend((self.next..*first).map(Arrived::Lost));
+        out.extend((self.next..*first).map(OrderedEvent::Lost));
         self.next = *first;
         self.release(now, out);
     }
 }
 
 #[cfg(test)]
-#[path = "arrivals_tests.rs"]
+#[path = "reorder_buffer_tests.rs"]
 mod tests;

@@ -24,38 +24,38 @@ pub use types::{
 };
 
 use crate::error::Result;
-use crate::pending::Pending;
 use crate::sqlite::database::StoreOptions;
 use crate::sqlite::engine::Engine;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::migrate::Migrations;
-use ack::Acks;
-use spool::{Added, Places};
+use crate::store_future::StoreFuture;
+use ack::PendingAcks;
+use spool::{AddedLines, SpoolPositions};
 
 const MIGRATIONS: Migrations = &[
-    include_str!("../migrations/runner/0001_init.sql"),
-    include_str!("../migrations/runner/0002_tail.sql"),
-    include_str!("../migrations/runner/0003_run_inputs.sql"),
-    include_str!("../migrations/runner/0004_input_images.sql"),
+    include_str!("migrations/runner/0001_init.sql"),
+    include_str!("migrations/runner/0002_tail.sql"),
+    include_str!("migrations/runner/0003_run_inputs.sql"),
+    include_str!("migrations/runner/0004_input_images.sql"),
 ];
 
 /// The runner's memory. Clones share one database.
 #[derive(Clone)]
 pub struct RunnerStore {
     engine: Arc<Engine>,
-    acks: Arc<Acks>,
-    places: Arc<Places>,
+    acks: Arc<PendingAcks>,
+    places: Arc<SpoolPositions>,
     spool_bytes: Arc<AtomicU64>,
 }
 
 impl RunnerStore {
-    /// Opens or creates the database. Blocks for a few milliseconds: call it at start. With `Execution::Inline` it
+    /// Opens or creates the database. Blocks for a few milliseconds: call it at start. With `StoreExecution::Inline` it
     /// must be called inside a tokio runtime, which the store then lives and dies with.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         let opened = Engine::open(path, options, MIGRATIONS)?;
-        let places = Arc::new(Places::load(&opened.connection)?);
+        let places = Arc::new(SpoolPositions::load(&opened.connection)?);
         let spool_bytes = Arc::new(AtomicU64::new(places.total_bytes()));
-        let acks = Arc::new(Acks::new(Arc::clone(&places), Arc::clone(&spool_bytes)));
+        let acks = Arc::new(PendingAcks::new(Arc::clone(&places), Arc::clone(&spool_bytes)));
         let engine = Engine::start("runner-db", opened, Some(Arc::clone(&acks) as _))?;
         Ok(Self { engine: Arc::new(engine), acks, places, spool_bytes })
     }
@@ -67,7 +67,7 @@ impl RunnerStore {
 
     /// Like `commit`, in two steps: the first await waits for room in the queue, the second for the commit,
     /// which yields the bytes it added to the spool. So a caller can have several units under way in order.
-    pub async fn enqueue_commit(&self, batch: RunnerBatch) -> Result<Pending<u64>> {
+    pub async fn enqueue_commit(&self, batch: RunnerBatch) -> Result<StoreFuture<u64>> {
         let bytes = batch_bytes(&batch);
         // Truncating an index takes as long as it is.
         let is_short = batch.index_truncate_from.is_none();
@@ -211,7 +211,7 @@ impl RunnerStore {
 }
 
 /// Returns what was added to the spool.
-fn apply(connection: &Connection, places: &Places, batch: &RunnerBatch) -> SqlResult<Added> {
+fn apply(connection: &Connection, places: &SpoolPositions, batch: &RunnerBatch) -> SqlResult<AddedLines> {
     if let Some(session) = &batch.session_row {
         sessions::put(connection, session)?;
     }

@@ -1,23 +1,23 @@
 use proptest::prelude::*;
 
-use super::super::acks::Acks;
+use super::super::acks::HostAcks;
 use super::*;
 
-fn numbers(out: &[Arrived<u64>]) -> Vec<i64> {
+fn numbers(out: &[OrderedEvent<u64>]) -> Vec<i64> {
     out.iter()
         .map(|arrived| match arrived {
-            Arrived::Event(seq, event) => {
+            OrderedEvent::Event(seq, event) => {
                 assert_eq!(seq, event);
                 seq.cast_signed()
             }
-            Arrived::Lost(seq) => -seq.cast_signed(),
+            OrderedEvent::Lost(seq) => -seq.cast_signed(),
         })
         .collect()
 }
 
 #[test]
 fn hole_14_events_in_the_wrong_order_leave_in_the_right_one() {
-    let mut arrivals = Arrivals::after(0);
+    let mut arrivals = ReorderBuffer::after(0);
     let mut out = Vec::new();
     for seq in [2, 1, 1, 4, 2, 3] {
         let _ = arrivals.take(0, seq, seq, 1, &mut out);
@@ -27,7 +27,7 @@ fn hole_14_events_in_the_wrong_order_leave_in_the_right_one() {
 
 #[test]
 fn a_hole_is_given_up_after_its_time_and_at_the_bound() {
-    let mut arrivals = Arrivals::after(10);
+    let mut arrivals = ReorderBuffer::after(10);
     let mut out = Vec::new();
     for seq in [12, 13, 16] {
         arrivals.take(100, seq, seq, 1, &mut out).unwrap();
@@ -36,14 +36,14 @@ fn a_hole_is_given_up_after_its_time_and_at_the_bound() {
     assert_eq!(numbers(&out), [0; 0]);
     arrivals.tick(100 + HOLE_WAIT_MS, &mut out);
     assert_eq!(numbers(&out), [-11, 12, 13], "the second hole has a time of its own");
-    assert_eq!(arrivals.take(0, 11, 11, 1, &mut out), Err(NotTaken::Repeated));
-    let mut full = Arrivals::after(0);
+    assert_eq!(arrivals.take(0, 11, 11, 1, &mut out), Err(RefusedEvent::Repeated));
+    let mut full = ReorderBuffer::after(0);
     out.clear();
     for seq in 2..=HELD_RECORDS_MAX as u64 + 2 {
         full.take(0, seq, seq, 1, &mut out).unwrap();
     }
     assert_eq!(out.len(), HELD_RECORDS_MAX + 2);
-    let mut heavy = Arrivals::after(0);
+    let mut heavy = ReorderBuffer::after(0);
     out.clear();
     heavy.take(0, 3, 3, HELD_BYTES_MAX + 1, &mut out).unwrap();
     assert_eq!(numbers(&out), [-1, -2, 3]);
@@ -51,10 +51,10 @@ fn a_hole_is_given_up_after_its_time_and_at_the_bound() {
 
 #[test]
 fn nobody_can_ask_for_any_number_of_fillings() {
-    let mut arrivals = Arrivals::after(5);
+    let mut arrivals = ReorderBuffer::after(5);
     let too_far = arrivals.take(0, 7 + HOLE_RECORDS_MAX, 0, 1, &mut Vec::new());
-    assert_eq!(too_far, Err(NotTaken::TooFar { expected: 6 }));
-    assert_eq!(arrivals.take(0, u64::MAX, 0, 1, &mut Vec::new()), Err(NotTaken::TooFar { expected: 6 }));
+    assert_eq!(too_far, Err(RefusedEvent::TooFar { expected: 6 }));
+    assert_eq!(arrivals.take(0, u64::MAX, 0, 1, &mut Vec::new()), Err(RefusedEvent::TooFar { expected: 6 }));
     assert_eq!(arrivals.due(), None);
 }
 
@@ -82,8 +82,8 @@ proptest! {
     /// Any order, repetition and loss: every number leaves once, in order, and no ack goes beyond what is committed.
     #[test]
     fn each_record_once_in_order_and_no_ack_beyond_the_commit(steps in prop::collection::vec(step(), 0..200)) {
-        let (mut arrivals, mut acks) = (Arrivals::after(0), Acks::default());
-        let (mut log, mut committed, mut now) = (Vec::<Arrived<u64>>::new(), 0usize, 0);
+        let (mut arrivals, mut acks) = (ReorderBuffer::after(0), HostAcks::default());
+        let (mut log, mut committed, mut now) = (Vec::<OrderedEvent<u64>>::new(), 0usize, 0);
         let mut sent = std::collections::BTreeSet::new();
         for step in steps {
             let mut out = Vec::new();
@@ -91,7 +91,7 @@ proptest! {
                 Step::Send(seq) => {
                     sent.insert(seq);
                     let last = arrivals.last_seq();
-                    if arrivals.take(now, seq, seq, 100, &mut out) == Err(NotTaken::Repeated) {
+                    if arrivals.take(now, seq, seq, 100, &mut out) == Err(RefusedEvent::Repeated) {
                         prop_assert!(seq <= last || arrivals.due().is_some());
                         acks.repeated(now, "r", seq);
                     }
@@ -107,16 +107,16 @@ proptest! {
                 Step::Reconnect => {
                     // What is not committed comes again on the next connection.
                     log.truncate(committed);
-                    arrivals = Arrivals::after(committed as u64);
-                    acks = Acks::default();
+                    arrivals = ReorderBuffer::after(committed as u64);
+                    acks = HostAcks::default();
                     acks.known("r", committed as u64);
                 }
             }
             log.extend(out);
             for (place, arrived) in log.iter().enumerate() {
-                let (Arrived::Event(seq, _) | Arrived::Lost(seq)) = arrived;
+                let (OrderedEvent::Event(seq, _) | OrderedEvent::Lost(seq)) = arrived;
                 prop_assert_eq!(*seq, place as u64 + 1);
-                if let Arrived::Event(seq, _) = arrived {
+                if let OrderedEvent::Event(seq, _) = arrived {
                     prop_assert!(sent.contains(seq));
                 }
             }
@@ -129,7 +129,7 @@ proptest! {
     /// Without loss nothing is passed over, whatever the order.
     #[test]
     fn nothing_is_lost_that_comes_in_time(order in Just((1u64..60).collect::<Vec<_>>()).prop_shuffle()) {
-        let (mut arrivals, mut out) = (Arrivals::after(0), Vec::new());
+        let (mut arrivals, mut out) = (ReorderBuffer::after(0), Vec::new());
         for seq in order {
             arrivals.take(0, seq, seq, 1, &mut out).unwrap();
             arrivals.tick(HOLE_WAIT_MS - 1, &mut out);

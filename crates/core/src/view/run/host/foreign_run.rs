@@ -8,7 +8,7 @@ use qd_wire::event::{Event, EventPayload};
 use qd_wire::run::{Awaiting, PTY_HARNESS, RunState, TerminalSnapshot};
 
 /// The events that say something of a run beside its output; a book is made anew by reading these.
-pub const BOOK_EVENTS: &[&str] = &[
+pub const FOREIGN_RUN_EVENTS: &[&str] = &[
     "session.created",
     "run.started",
     "run.resized",
@@ -27,7 +27,7 @@ const INPUTS_MAX: usize = 4096;
 
 /// One run.
 #[derive(Debug, Default)]
-pub struct RunBook {
+pub struct ForeignRun {
     /// The last record that was read.
     pub seq: u64,
     run: RunState,
@@ -41,10 +41,10 @@ pub struct RunBook {
     has_exited: bool,
 }
 
-impl RunBook {
+impl ForeignRun {
     /// A run of which only this is known: that it is over, with this record.
     pub fn ended(seq: u64) -> Self {
-        RunBook { seq, has_exited: true, ..RunBook::default() }
+        ForeignRun { seq, has_exited: true, ..ForeignRun::default() }
     }
 
     /// Reads a record. An older one than the last changes nothing.
@@ -272,8 +272,8 @@ mod tests {
     use super::super::event::record;
     use super::*;
 
-    fn book(events: &[(&str, serde_json::Value)]) -> RunBook {
-        let mut book = RunBook::default();
+    fn book(events: &[(&str, serde_json::Value)]) -> ForeignRun {
+        let mut book = ForeignRun::default();
         for (number, (kind, data)) in events.iter().enumerate() {
             book.read(1000, number as u64 + 1, &record(kind, data.clone()).0);
         }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn hole_24_the_names_of_inputs_are_bounded() {
-        let mut book = RunBook::default();
+        let mut book = ForeignRun::default();
         let last = INPUTS_MAX as u64 + 100;
         for seq in 1..=last {
             book.read(1000, seq, &record("run.input", json!({"input_id": format!("i{seq}")})).0);

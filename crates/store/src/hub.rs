@@ -11,15 +11,15 @@ use std::path::Path;
 
 pub(crate) use limits::TOUCH_MS;
 pub use limits::{
-    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, BURIED_SESSIONS_MAX, LOGINS_MAX,
+    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, DELETED_SESSIONS_MAX, LOGINS_MAX,
     MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, PENDING_HOSTS_MAX, PEOPLE_MAX, PUSH_SUBSCRIPTIONS_MAX,
     SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SEQ_MAX, USAGE_ROWS_MAX,
 };
 pub use push::{PushChange, PushRow};
 pub use types::{
-    AccessToken, Appended, AuditQuery, AuditRow, Effect, HistoryQuery, HostRow, HostTrust, HubSession, Login,
-    MessagePage, MessageRow, PersonChange, PersonPut, PersonRow, RecordIn, RunnerNote, RunnerRow, SearchHit,
-    SearchQuery, SessionPatch, SubmissionRow, TokenPut, Totals,
+    AccessTokenRow, AppendSummary, AuditQuery, AuditRow, HistoryQuery, HostRow, HostTrust, HubSession,
+    LoginRow, MessagePage, MessageRow, NewRecord, PersonChange, PersonRow, PersonStored, RecordEffect,
+    RunnerNote, RunnerRow, SearchHit, SearchQuery, SessionPatch, SessionTotals, SubmissionRow, TokenStored,
 };
 pub(crate) use usage::finite;
 pub use usage::{UsageQuery, UsageRow, UsageRows, UsageSum};
@@ -42,7 +42,7 @@ enum Backend {
 }
 
 impl HubStore {
-    /// Opens or creates a SQLite database. Blocks for a few milliseconds: call it at start. With `Execution::Inline` it
+    /// Opens or creates a SQLite database. Blocks for a few milliseconds: call it at start. With `StoreExecution::Inline` it
     /// must be called inside a tokio runtime, which the store then lives and dies with.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Self> {
         Ok(Self { backend: Backend::Sqlite(SqliteHub::open(path, options)?) })

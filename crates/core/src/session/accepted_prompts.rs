@@ -11,9 +11,9 @@ use qd_wire::message::{KnownPart, MediaSource, Message, Part, Role};
 use serde::{Deserialize, Serialize};
 
 use super::conversation::sent_by;
-use super::{ExpectedPrompt, KeptInput, Session, UNSHOWN_PROMPTS_MAX};
+use super::{ExpectedPrompt, Session, UNSHOWN_PROMPTS_MAX, UndeliveredInput};
+use crate::event_writer::EventWriter;
 use crate::ids::base36;
-use crate::outbox::Outbox;
 
 /// A prompt the agent has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct AcceptedPrompt {
     #[serde(skip)]
     pub token: u64,
     #[serde(flatten)]
-    pub input: KeptInput,
+    pub input: UndeliveredInput,
     /// Unix milliseconds; zero where an older version stored it.
     #[serde(default)]
     pub accepted_at: i64,
@@ -46,7 +46,7 @@ pub enum PromptTurn {
 
 impl Session {
     /// The agent has said yes to a prompt. If it was gone before its yes was heard, the prompt is shown as interrupted.
-    pub fn prompt_accepted(&mut self, now: i64, token: u64, turn: PromptTurn, out: &mut Outbox) {
+    pub fn prompt_accepted(&mut self, now: i64, token: u64, turn: PromptTurn, out: &mut EventWriter) {
         let has_begun = matches!(turn, PromptTurn::After(turns) if self.turns > turns);
         if let Some(position) = self.unanswered_prompts.iter().position(|prompt| prompt.token == token) {
             let prompt = self.unanswered_prompts.remove(position);
@@ -70,7 +70,7 @@ impl Session {
 
     /// The turn of a prompt was over before the agent's yes to it was heard. Either the turn showed it under another text,
     /// or it never showed it.
-    fn accepted_after_its_turn(&mut self, now: i64, prompt: AcceptedPrompt, out: &mut Outbox) {
+    fn accepted_after_its_turn(&mut self, now: i64, prompt: AcceptedPrompt, out: &mut EventWriter) {
         self.expected_prompts.retain(|expected| expected.token != prompt.token);
         if self.unclaimed_inputs > 0 {
             self.unclaimed_inputs -= 1;
@@ -99,7 +99,7 @@ impl Session {
 
     /// A turn has settled: what was to be read in it has been, also under another text (extensions may change it). What
     /// the turn has not shown in any form was cut off by its end.
-    pub(super) fn accepted_are_read(&mut self, now: i64, out: &mut Outbox) {
+    pub(super) fn accepted_are_read(&mut self, now: i64, out: &mut EventWriter) {
         let has_queue = self.memory.queue != QueueState::default();
         let turns = self.turns;
         let is_due = |accepted: &AcceptedPrompt| match accepted.turn {
@@ -157,13 +157,13 @@ impl Session {
     }
 
     /// The agent ended before they showed up.
-    pub(super) fn accepted_lost(&mut self, now: i64, out: &mut Outbox) {
+    pub(super) fn accepted_lost(&mut self, now: i64, out: &mut EventWriter) {
         let lost = std::mem::take(&mut self.memory.accepted);
         self.show_interrupted(now, lost, out);
     }
 
     /// The agent's own file shows that it had read a prompt before it ended; whose it was.
-    pub(super) fn accepted_was_read(&mut self, text: &str) -> Option<KeptInput> {
+    pub(super) fn accepted_was_read(&mut self, text: &str) -> Option<UndeliveredInput> {
         let position = self.memory.accepted.iter().position(|accepted| accepted.input.text == text)?;
         let accepted = self.memory.accepted.remove(position);
         self.expected_prompts.retain(|prompt| prompt.token != accepted.token);
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// A message of a person had begun to show and will not be told to its end: it was the oldest prompt the agent had.
-    pub(super) fn show_begun(&mut self, now: i64, message_id: &str, out: &mut Outbox) -> bool {
+    pub(super) fn show_begun(&mut self, now: i64, message_id: &str, out: &mut EventWriter) -> bool {
         if self.memory.accepted.is_empty() {
             return false;
         }
@@ -184,7 +184,7 @@ impl Session {
     }
 
     /// Puts prompts into the conversation that no agent has shown to have read.
-    pub(super) fn show_interrupted(&mut self, now: i64, prompts: Vec<AcceptedPrompt>, out: &mut Outbox) {
+    pub(super) fn show_interrupted(&mut self, now: i64, prompts: Vec<AcceptedPrompt>, out: &mut EventWriter) {
         if prompts.is_empty() {
             return;
         }
@@ -196,7 +196,7 @@ impl Session {
         self.tell_interrupted(now, out);
     }
 
-    fn tell_interrupted(&mut self, now: i64, out: &mut Outbox) {
+    fn tell_interrupted(&mut self, now: i64, out: &mut EventWriter) {
         let message =
             "The agent stopped before it showed that it had read a message. The message is marked in the \
                        conversation: send it again if it still matters."
@@ -204,7 +204,7 @@ impl Session {
         self.emit(now, &Event::Notify { level: NotifyLevel::Warning, message }, out);
     }
 
-    fn interrupted_message(&self, created_at: i64, input: KeptInput) -> Message {
+    fn interrupted_message(&self, created_at: i64, input: UndeliveredInput) -> Message {
         // No agent gives such an id, and no record has the same number.
         let id = format!("i{}", base36(self.memory.last_seq + 1));
         let text = KnownPart::Text { id: "p0".to_owned(), text: input.text, format: None, meta: None };

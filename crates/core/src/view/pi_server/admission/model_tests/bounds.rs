@@ -1,14 +1,14 @@
 //! What the model keeps: a list that is counted and weighed from the start each time.
 
-use super::super::Limits;
-use super::item::Row;
+use super::super::AdmissionLimits;
+use super::command::ModelRow;
 
 /// How long a runner surely remembers what it has done.
 pub(super) const REMEMBERED_MS: i64 = 82_800_000;
 
 /// A row that there is no room for. A quarter is for reads and aborts: large ones go first, then the oldest. Of the
 /// others those go first whose time is over, then the oldest of the principal that has most.
-pub(super) fn excess(rows: &[Row], limits: &Limits, now: i64) -> Option<usize> {
+pub(super) fn excess(rows: &[ModelRow], limits: &AdmissionLimits, now: i64) -> Option<usize> {
     let (count_max, bytes_max) = (limits.outcomes_max / 4, limits.outcome_bytes_max / 4);
     let all = || rows.iter().enumerate();
     let mut reads = all().filter(|(_, row)| row.may_be_lost);
@@ -41,6 +41,6 @@ pub(super) fn excess(rows: &[Row], limits: &Limits, now: i64) -> Option<usize> {
     own.clone().find(|(_, row)| row.done.is_some()).or(own.next()).map(|(at, _)| at)
 }
 
-fn weight<'a>(rows: impl Iterator<Item = (usize, &'a Row)>) -> usize {
+fn weight<'a>(rows: impl Iterator<Item = (usize, &'a ModelRow)>) -> usize {
     rows.map(|(_, row)| row.bytes()).sum()
 }

@@ -9,15 +9,15 @@ use qd_wire::data::QueueState;
 use qd_wire::event::{Event, NotifyLevel};
 use serde::{Deserialize, Serialize};
 
-use super::accepted::is_queued;
-use super::moving::remove_one;
+use super::accepted_prompts::is_queued;
+use super::conversation_move::remove_one;
 use super::{AcceptedPrompt, ExpectedPrompt, PromptTurn, Session};
 use crate::agent::Image;
-use crate::outbox::Outbox;
+use crate::event_writer::EventWriter;
 
 /// An input that waits for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptInput {
+pub struct UndeliveredInput {
     pub text: String,
     /// It was to be read before the agent's next step, not after its turn.
     #[serde(default)]
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// Everything that waits, as it must be stored: a crash may come at any moment.
-    pub fn waiting_inputs(&self) -> Vec<KeptInput> {
+    pub fn waiting_inputs(&self) -> Vec<UndeliveredInput> {
         let mut known: Vec<&ExpectedPrompt> = self.expected_prompts.iter().collect();
         let mut kept = Vec::new();
         let QueueState { steering, follow_up } = &self.memory.queue;
@@ -76,9 +76,9 @@ impl Session {
         text: String,
         is_steering: bool,
         prompt: Option<&ExpectedPrompt>,
-    ) -> KeptInput {
+    ) -> UndeliveredInput {
         let held = prompt.and_then(|prompt| self.images.of(prompt.token));
-        KeptInput {
+        UndeliveredInput {
             text,
             is_steering,
             client_id: prompt.and_then(|prompt| prompt.client_id.clone()),
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// Takes the next kept input to deliver it. It must be committed as on its way before the agent gets it.
-    pub fn take_kept(&mut self, now: i64, token: u64, out: &mut Outbox) -> Option<KeptInput> {
+    pub fn take_kept(&mut self, now: i64, token: u64, out: &mut EventWriter) -> Option<UndeliveredInput> {
         if self.memory.delivering.is_some() || self.memory.kept.is_empty() {
             return None;
         }
@@ -139,7 +139,7 @@ impl Session {
     }
 
     /// The agent has said yes to it; until the conversation shows it, it is looked after like any accepted prompt.
-    pub fn kept_accepted(&mut self, now: i64, token: u64, turn: PromptTurn, out: &mut Outbox) {
+    pub fn kept_accepted(&mut self, now: i64, token: u64, turn: PromptTurn, out: &mut EventWriter) {
         self.prompt_accepted(now, token, turn, out);
         self.kept_is_read_next();
     }
@@ -154,7 +154,7 @@ impl Session {
     }
 
     /// It is not on its way any more: the agent has it, has done what it says, or has given it back.
-    pub fn kept_delivered(&mut self) -> Option<KeptInput> {
+    pub fn kept_delivered(&mut self) -> Option<UndeliveredInput> {
         self.delivering_token = None;
         let delivered = self.memory.delivering.take()?;
         self.is_queue_untold |= delivered.is_requeued;
@@ -162,14 +162,14 @@ impl Session {
     }
 
     /// Tells what waits, if that is another than was told last.
-    pub fn tell_queue(&mut self, now: i64, out: &mut Outbox) {
+    pub fn tell_queue(&mut self, now: i64, out: &mut EventWriter) {
         if self.is_queue_untold {
             self.emit_queue(now, out);
         }
     }
 
     /// The agent (or we) refused it: it waits on, for another try.
-    pub fn kept_refused(&mut self, now: i64, error: &str, out: &mut Outbox) {
+    pub fn kept_refused(&mut self, now: i64, error: &str, out: &mut EventWriter) {
         self.delivering_token = None;
         let Some(kept) = self.memory.delivering.take() else { return };
         let message = format!("A message that waits could not be delivered: {error}\n{}", kept.text);
@@ -183,7 +183,7 @@ impl Session {
         self.memory.delivering.is_some()
     }
 
-    pub(super) fn emit_queue(&mut self, now: i64, out: &mut Outbox) {
+    pub(super) fn emit_queue(&mut self, now: i64, out: &mut EventWriter) {
         self.is_queue_untold = false;
         let queue = self.whole_queue();
         self.emit(now, &Event::QueueChanged { queue }, out);
@@ -192,14 +192,20 @@ impl Session {
     /// An input on its way that is in the agent's own queue has arrived.
     pub(super) fn kept_is_queued(&mut self) {
         let QueueState { steering, follow_up } = &self.memory.queue;
-        let is_there = |kept: &KeptInput| steering.contains(&kept.text) || follow_up.contains(&kept.text);
+        let is_there =
+            |kept: &UndeliveredInput| steering.contains(&kept.text) || follow_up.contains(&kept.text);
         if self.memory.delivering.as_ref().is_some_and(is_there) {
             self.kept_delivered();
         }
     }
 
     /// The agent's own file shows that it had read an input before it ended; whose it was.
-    pub(super) fn input_was_read(&mut self, now: i64, text: &str, out: &mut Outbox) -> Option<KeptInput> {
+    pub(super) fn input_was_read(
+        &mut self,
+        now: i64,
+        text: &str,
+        out: &mut EventWriter,
+    ) -> Option<UndeliveredInput> {
         if let Some(input) = self.accepted_was_read(text) {
             return Some(input);
         }
@@ -217,7 +223,7 @@ impl Session {
     }
 
     /// Takes a text out of the agent's queue, which is where the agent had it from.
-    fn take_queued(&mut self, text: &str) -> Option<KeptInput> {
+    fn take_queued(&mut self, text: &str) -> Option<UndeliveredInput> {
         let QueueState { steering, follow_up } = &mut self.memory.queue;
         let is_steering = remove_one(steering, text);
         if !is_steering && !remove_one(follow_up, text) {
@@ -229,7 +235,7 @@ impl Session {
     }
 
     /// The agent ended while an input was on its way to it.
-    pub(super) fn delivery_lost(&mut self, now: i64, out: &mut Outbox) {
+    pub(super) fn delivery_lost(&mut self, now: i64, out: &mut EventWriter) {
         self.delivering_token = None;
         if let Some(input) = self.memory.delivering.take() {
             self.is_queue_untold |= input.is_requeued;
@@ -244,7 +250,7 @@ impl Session {
     }
 
     /// Nobody will read what waits: the session was closed. It stays in the conversation, marked.
-    pub(super) fn lose_kept(&mut self, now: i64, out: &mut Outbox) {
+    pub(super) fn lose_kept(&mut self, now: i64, out: &mut EventWriter) {
         let kept = std::mem::take(&mut self.memory.kept);
         if kept.is_empty() {
             return self.tell_queue(now, out);
@@ -255,6 +261,6 @@ impl Session {
 }
 
 /// An input that nobody has shown to have read.
-fn unread(input: KeptInput) -> AcceptedPrompt {
+fn unread(input: UndeliveredInput) -> AcceptedPrompt {
     AcceptedPrompt { token: 0, input, accepted_at: 0, turn: PromptTurn::Running, has_left_queue: false }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 /// The answer of a runner.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Said<'a> {
+pub(super) struct RunnerAnswer<'a> {
     /// In the agent's own words, or else canonical.
     text: &'a str,
     pub(super) is_native: bool,
@@ -15,7 +15,7 @@ pub(super) struct Said<'a> {
     whole: &'a str,
 }
 
-impl<'a> Said<'a> {
+impl<'a> RunnerAnswer<'a> {
     pub(super) fn of(whole: &'a str) -> Self {
         #[derive(Deserialize)]
         struct Native<'a> {
@@ -23,14 +23,16 @@ impl<'a> Said<'a> {
             native: Option<&'a RawValue>,
         }
         match serde_json::from_str::<Native<'a>>(whole) {
-            Ok(Native { native: Some(native) }) => Said { text: native.get(), is_native: true, whole },
-            _ => Said { text: whole, is_native: false, whole },
+            Ok(Native { native: Some(native) }) => {
+                RunnerAnswer { text: native.get(), is_native: true, whole }
+            }
+            _ => RunnerAnswer { text: whole, is_native: false, whole },
         }
     }
 
     /// Without words of the agent's.
     pub(super) fn canonical(whole: &'a str) -> Self {
-        Said { text: whole, is_native: false, whole }
+        RunnerAnswer { text: whole, is_native: false, whole }
     }
 
     pub(super) fn text(&self) -> &'a str {

@@ -4,7 +4,7 @@
 
 mod append;
 mod audit;
-mod burials;
+mod deleted_sessions;
 mod export;
 mod fleet;
 mod hosts;
@@ -27,25 +27,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rusqlite::Connection;
 
-use crate::Rewrite;
+use crate::RecordRewrite;
 use crate::error::Result;
-use crate::hub::{Appended, HubSession, MessagePage, RecordIn, SearchHit, SearchQuery};
-use crate::pending::Pending;
+use crate::hub::{AppendSummary, HubSession, MessagePage, NewRecord, SearchHit, SearchQuery};
 use crate::sqlite::database::StoreOptions;
 use crate::sqlite::engine::Engine;
 use crate::sqlite::migrate::Migrations;
+use crate::store_future::StoreFuture;
 
 /// More than any file has.
 const PAGES_MAX: u32 = 1 << 30;
 
 const MIGRATIONS: Migrations = &[
-    include_str!("../migrations/hub/0001_init.sql"),
-    include_str!("../migrations/hub/0002_fleet.sql"),
-    include_str!("../migrations/hub/0003_submissions.sql"),
-    include_str!("../migrations/hub/0004_people.sql"),
-    include_str!("../migrations/hub/0005_summaries.sql"),
-    include_str!("../migrations/hub/0006_push.sql"),
-    include_str!("../migrations/hub/0007_usage.sql"),
+    include_str!("migrations/hub/0001_init.sql"),
+    include_str!("migrations/hub/0002_fleet.sql"),
+    include_str!("migrations/hub/0003_submissions.sql"),
+    include_str!("migrations/hub/0004_people.sql"),
+    include_str!("migrations/hub/0005_summaries.sql"),
+    include_str!("migrations/hub/0006_push.sql"),
+    include_str!("migrations/hub/0007_usage.sql"),
 ];
 
 /// The hub's copy of all sessions. Clones share one database.
@@ -60,11 +60,11 @@ impl SqliteHub {
         Ok(Self { engine: Arc::new(Engine::start("hub-db", opened, None)?) })
     }
 
-    pub(crate) async fn append(&self, batch: Vec<RecordIn>) -> Result<Appended> {
+    pub(crate) async fn append(&self, batch: Vec<NewRecord>) -> Result<AppendSummary> {
         self.enqueue_append(batch).await?.await
     }
 
-    pub(crate) async fn enqueue_append(&self, batch: Vec<RecordIn>) -> Result<Pending<Appended>> {
+    pub(crate) async fn enqueue_append(&self, batch: Vec<NewRecord>) -> Result<StoreFuture<AppendSummary>> {
         let bytes = append::batch_bytes(&batch);
         let is_short = append::is_short(&batch);
         let apply = move |connection: &Connection| append::append(connection, &batch);
@@ -74,7 +74,7 @@ impl SqliteHub {
         self.engine.enqueue(bytes, apply, |_| {}).await
     }
 
-    pub(crate) async fn rewrite_record(&self, session_id: &str, seq: u64, with: Rewrite) -> Result<()> {
+    pub(crate) async fn rewrite_record(&self, session_id: &str, seq: u64, with: RecordRewrite) -> Result<()> {
         let session_id = session_id.to_owned();
         self.engine
             .write(0, move |connection| append::rewrite_record(connection, &session_id, seq, with))

@@ -12,13 +12,13 @@ fn piece<'a>(message_id: &'a str, delta: &'a str, offset: u64) -> Delta<'a> {
     Delta { event: TEXT, message_id, tool_call_id: None, delta, content_index: 0, offset }
 }
 
-fn lines(outbox: &mut Outbox) -> Vec<String> {
+fn lines(outbox: &mut EventWriter) -> Vec<String> {
     String::from_utf8(outbox.take().bytes).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// The lines of these deltas, one after the other.
 fn lines_of(deltas: &[Delta<'_>]) -> Vec<String> {
-    let (mut outbox, front) = (Outbox::default(), EventFront::new("s1", "local"));
+    let (mut outbox, front) = (EventWriter::default(), EventFront::new("s1", "local"));
     deltas.iter().for_each(|delta| outbox.delta(&front, 7, *delta));
     lines(&mut outbox)
 }
@@ -56,7 +56,7 @@ fn what_does_not_go_on_stays_by_itself() {
 
 #[test]
 fn nothing_is_joined_across_another_line_or_a_round() {
-    let (mut outbox, front) = (Outbox::default(), EventFront::new("s1", "local"));
+    let (mut outbox, front) = (EventWriter::default(), EventFront::new("s1", "local"));
     outbox.delta(&front, 7, piece("m1", "a", 0));
     outbox.known(&front, 7, Some(1), &Event::AgentIdle { reason: None, message_version: None });
     outbox.delta(&front, 7, piece("m1", "b", 1));
@@ -70,7 +70,7 @@ fn nothing_is_joined_across_another_line_or_a_round() {
 
 #[test]
 fn a_line_grows_to_its_bound_and_no_further() {
-    let (mut outbox, front) = (Outbox::default(), EventFront::new("s1", "local"));
+    let (mut outbox, front) = (EventWriter::default(), EventFront::new("s1", "local"));
     for number in 0..JOINED_BYTES_MAX as u64 {
         outbox.delta(&front, 7, piece("m1", "abcd", number * 4));
     }
@@ -84,7 +84,7 @@ fn a_line_grows_to_its_bound_and_no_further() {
 proptest! {
     #[test]
     fn the_text_stays_the_same(pieces in prop::collection::vec((0..3u32, "\\PC{0,6}|[\"\\\\\n\u{0}\u{1f600}]{0,4}"), 0..60)) {
-        let (mut outbox, front) = (Outbox::default(), EventFront::new("s1", "local"));
+        let (mut outbox, front) = (EventWriter::default(), EventFront::new("s1", "local"));
         let mut sent = [String::new(), String::new(), String::new()];
         for (index, text) in &pieces {
             let whole = &mut sent[*index as usize];

@@ -8,11 +8,11 @@ use crate::error::{Result, StoreError};
 
 /// A queued request; resolves after its commit. Dropping it does not take the request back.
 #[must_use = "the request is durable only when this has resolved"]
-pub struct Pending<T> {
+pub struct StoreFuture<T> {
     receiver: oneshot::Receiver<Result<T>>,
 }
 
-impl<T> Pending<T> {
+impl<T> StoreFuture<T> {
     /// Where the backend puts the result, and what the caller waits for.
     pub(crate) fn new() -> (oneshot::Sender<Result<T>>, Self) {
         let (reply, receiver) = oneshot::channel();
@@ -20,7 +20,7 @@ impl<T> Pending<T> {
     }
 }
 
-impl<T> Future for Pending<T> {
+impl<T> Future for StoreFuture<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qd_wire::{CodedError, ErrorCode};
 
-use super::Outcome;
+use super::PiServerOutcome;
 
 pub(super) fn busy() -> CodedError {
     ErrorCode::Busy.with("Server busy - too many concurrent commands. Please retry.")
@@ -20,12 +20,12 @@ pub(super) const IN_DOUBT: &str =
     "it was cut off and its outcome is not known; send it again with the same id to learn it";
 
 /// The outcome of a command that was cut off so long ago that nobody remembers whether it was done.
-pub(super) fn too_old(command: &str) -> Outcome {
+pub(super) fn too_old(command: &str) -> PiServerOutcome {
     let error = format!(
         "Nobody can know any more whether '{command}' was done: it was cut off too long ago, and is not done \
          again. Look at the session, and send it with another id if it is still wanted"
     );
-    Outcome { indeterminate: true, ..failure(ErrorCode::Indeterminate.with(error)) }
+    PiServerOutcome { indeterminate: true, ..failure(ErrorCode::Indeterminate.with(error)) }
 }
 
 pub(super) fn conflict(what: &str, name: &str, before: &str, now: &str) -> CodedError {
@@ -68,13 +68,17 @@ pub(super) fn dependency_behind(id: &str) -> CodedError {
 }
 
 /// Why a command failed, for those that depend on it.
-pub(super) fn reason(outcome: &Outcome) -> Arc<str> {
+pub(super) fn reason(outcome: &PiServerOutcome) -> Arc<str> {
     outcome.error.clone().unwrap_or_else(|| "no reason was given".into())
 }
 
 /// The outcome of a command that failed without being executed.
-pub(super) fn failure(error: CodedError) -> Outcome {
-    Outcome { code: Some(error.code), error: Some(error.message.into()), ..Outcome::default() }
+pub(super) fn failure(error: CodedError) -> PiServerOutcome {
+    PiServerOutcome {
+        code: Some(error.code),
+        error: Some(error.message.into()),
+        ..PiServerOutcome::default()
+    }
 }
 
 /// The name of a key within its scope. The length keeps a scope and a key from being read as another pair.

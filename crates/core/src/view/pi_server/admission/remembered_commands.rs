@@ -8,17 +8,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{IN_DOUBT_MAX_MS, Limits, Outcome, Submission};
+use super::{AdmissionLimits, IN_DOUBT_MAX_MS, PiServerOutcome, PiServerSubmission};
 
 /// A kept outcome's place; later ones are higher.
-pub(super) type Slot = u64;
+pub(super) type OutcomeSlot = u64;
 
 /// One row.
 #[derive(Debug, Clone)]
-pub(super) struct Record {
+pub(super) struct RememberedCommand {
     pub(super) principal: Arc<str>,
     pub(super) id: Option<Box<str>>,
-    /// With its scope, as [`super::words::scoped`] writes it.
+    /// With its scope, as [`super::error_texts::scoped`] writes it.
     pub(super) key: Option<Box<str>>,
     pub(super) fingerprint: [u8; 32],
     pub(super) command: Cow<'static, str>,
@@ -29,18 +29,18 @@ pub(super) struct Record {
     pub(super) accepted_at: i64,
     pub(super) finished_at: i64,
     /// `None`: in doubt.
-    pub(super) outcome: Option<Arc<Outcome>>,
+    pub(super) outcome: Option<Arc<PiServerOutcome>>,
 }
 
-impl Record {
+impl RememberedCommand {
     /// What is kept of a submission under its id.
     pub(super) fn of(
-        submission: &Submission,
+        submission: &PiServerSubmission,
         accepted_at: i64,
         finished_at: i64,
-        outcome: Option<&Arc<Outcome>>,
-    ) -> Record {
-        Record {
+        outcome: Option<&Arc<PiServerOutcome>>,
+    ) -> RememberedCommand {
+        RememberedCommand {
             principal: submission.principal.clone(),
             id: submission.id.as_deref().map(Into::into),
             key: None,
@@ -96,39 +96,39 @@ impl Load {
 
 /// The mutations of one principal, oldest first.
 #[derive(Debug, Default)]
-struct Owner {
-    finished: BTreeSet<Slot>,
-    in_doubt: BTreeSet<Slot>,
+struct PrincipalShare {
+    finished: BTreeSet<OutcomeSlot>,
+    in_doubt: BTreeSet<OutcomeSlot>,
     load: Load,
 }
 
-impl Owner {
-    fn shelf(&mut self, record: &Record) -> &mut BTreeSet<Slot> {
+impl PrincipalShare {
+    fn shelf(&mut self, record: &RememberedCommand) -> &mut BTreeSet<OutcomeSlot> {
         if record.outcome.is_some() { &mut self.finished } else { &mut self.in_doubt }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct RememberedCommands {
     reads_max: Load,
     mutations_max: Load,
     /// A read that weighs more is a large one.
     small_read_bytes_max: usize,
     key_ttl_ms: i64,
-    records: HashMap<Slot, Record>,
-    next: Slot,
-    small_reads: BTreeSet<Slot>,
-    large_reads: BTreeSet<Slot>,
+    records: HashMap<OutcomeSlot, RememberedCommand>,
+    next: OutcomeSlot,
+    small_reads: BTreeSet<OutcomeSlot>,
+    large_reads: BTreeSet<OutcomeSlot>,
     reads: Load,
-    owners: BTreeMap<Arc<str>, Owner>,
+    owners: BTreeMap<Arc<str>, PrincipalShare>,
     mutations: Load,
 }
 
-impl Kept {
-    pub(super) fn new(limits: &Limits) -> Self {
+impl RememberedCommands {
+    pub(super) fn new(limits: &AdmissionLimits) -> Self {
         let all = Load { count: limits.outcomes_max, bytes: limits.outcome_bytes_max };
         let reads_max = Load { count: all.count / 4, bytes: all.bytes / 4 };
-        Kept {
+        RememberedCommands {
             reads_max,
             mutations_max: Load { count: all.count - reads_max.count, bytes: all.bytes - reads_max.bytes },
             // With the bounds as they come this is 1 MiB.
@@ -144,7 +144,7 @@ impl Kept {
         }
     }
 
-    pub(super) fn get(&self, slot: Slot) -> Option<&Record> {
+    pub(super) fn get(&self, slot: OutcomeSlot) -> Option<&RememberedCommand> {
         self.records.get(&slot)
     }
 
@@ -152,7 +152,7 @@ impl Kept {
         self.records.len()
     }
 
-    pub(super) fn add(&mut self, record: Record) -> Slot {
+    pub(super) fn add(&mut self, record: RememberedCommand) -> OutcomeSlot {
         let slot = self.next;
         self.next += 1;
         let bytes = record.bytes();
@@ -161,7 +161,7 @@ impl Kept {
             self.reads.add(bytes);
         } else {
             if !self.owners.contains_key(&record.principal) {
-                self.owners.insert(record.principal.clone(), Owner::default());
+                self.owners.insert(record.principal.clone(), PrincipalShare::default());
             }
             if let Some(owner) = self.owners.get_mut(&record.principal) {
                 owner.shelf(&record).insert(slot);
@@ -173,7 +173,7 @@ impl Kept {
         slot
     }
 
-    pub(super) fn remove(&mut self, slot: Slot) -> Option<Record> {
+    pub(super) fn remove(&mut self, slot: OutcomeSlot) -> Option<RememberedCommand> {
         let record = self.records.remove(&slot)?;
         let bytes = record.bytes();
         if record.is_read {
@@ -193,16 +193,16 @@ impl Kept {
     }
 
     /// Takes out one that there is no room for.
-    pub(super) fn remove_excess(&mut self, now: i64) -> Option<(Slot, Record)> {
+    pub(super) fn remove_excess(&mut self, now: i64) -> Option<(OutcomeSlot, RememberedCommand)> {
         let slot = self.excess_read().or_else(|| self.excess_mutation(now))?;
         Some((slot, self.remove(slot)?))
     }
 
-    fn read_shelf(&mut self, bytes: usize) -> &mut BTreeSet<Slot> {
+    fn read_shelf(&mut self, bytes: usize) -> &mut BTreeSet<OutcomeSlot> {
         if bytes > self.small_read_bytes_max { &mut self.large_reads } else { &mut self.small_reads }
     }
 
-    fn excess_read(&self) -> Option<Slot> {
+    fn excess_read(&self) -> Option<OutcomeSlot> {
         if !self.reads.exceeds(self.reads_max) {
             return None;
         }
@@ -210,13 +210,13 @@ impl Kept {
     }
 
     /// There are few principals, so that they are looked at one by one.
-    fn excess_mutation(&self, now: i64) -> Option<Slot> {
+    fn excess_mutation(&self, now: i64) -> Option<OutcomeSlot> {
         if !self.mutations.exceeds(self.mutations_max) {
             return None;
         }
         let oldest_in_doubt = self.owners.values().filter_map(|owner| owner.in_doubt.first()).min();
         let oldest = self.owners.values().filter_map(|owner| owner.finished.first()).min();
-        let is_over = |slot: &&Slot| {
+        let is_over = |slot: &&OutcomeSlot| {
             self.get(**slot).is_some_and(|record| match record.outcome {
                 Some(_) => record.finished_at.saturating_add(self.key_ttl_ms) <= now,
                 None => record.is_too_old(now),
@@ -226,7 +226,7 @@ impl Kept {
             return Some(*slot);
         }
         let by_bytes = self.mutations.bytes > self.mutations_max.bytes;
-        let has = |owner: &&Owner| if by_bytes { owner.load.bytes } else { owner.load.count };
+        let has = |owner: &&PrincipalShare| if by_bytes { owner.load.bytes } else { owner.load.count };
         // Of several that have as much the first by name; `max_by_key` alone would take the last.
         let owner = self.owners.values().rev().max_by_key(has)?;
         owner.finished.first().or(owner.in_doubt.first()).copied()

@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::SocketOptions;
-use crate::memory::{Carrier, CloseReason, LinkEnd, Parcel, carried};
+use crate::memory::{CloseReason, LinkCarrier, LinkEnd, QueuedBlock, carried};
 
 /// Bytes read from the socket that may wait for their reader. A longer block waits until it is alone.
 const INCOMING_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -36,11 +36,11 @@ pub(super) trait BlockSink: Send + 'static {
     /// Sends a sign of life.
     fn ping(&mut self) -> impl Future<Output = Result<(), WriteError>> + Send;
     /// Flushes and says goodbye.
-    fn close(&mut self, goodbye: Goodbye<'_>) -> impl Future<Output = Result<(), WriteError>> + Send;
+    fn close(&mut self, goodbye: CloseMessage<'_>) -> impl Future<Output = Result<(), WriteError>> + Send;
 }
 
 /// What the other end is told at last.
-pub(super) enum Goodbye<'a> {
+pub(super) enum CloseMessage<'a> {
     Plain,
     /// The link is over, for this reason.
     Over(&'a str),
@@ -59,16 +59,16 @@ pub(super) enum WriteError {
 
 pub(super) fn spawn(source: impl BlockSource, sink: impl BlockSink, options: &SocketOptions) -> LinkEnd {
     let (end, carrier) = carried();
-    let life = Life { over: CancellationToken::new(), unread: CancellationToken::new() };
-    let Carrier { outgoing, incoming, compression, reason, refusal } = carrier;
+    let life = LinkLife { over: CancellationToken::new(), unread: CancellationToken::new() };
+    let LinkCarrier { outgoing, incoming, compression, reason, refusal } = carrier;
     let mut pings = tokio::time::interval(options.ping_interval);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     pings.reset();
     let room = Arc::new(Semaphore::new(INCOMING_BYTES_MAX));
-    let reader = Reader { source, incoming, room, reason: reason.clone(), life: life.clone() };
+    let reader = BlockReader { source, incoming, room, reason: reason.clone(), life: life.clone() };
     let may_pack = move || compression.load(Ordering::Relaxed);
     let silence_max = options.silence_max;
-    let writer = Writer { sink, outgoing, pings, may_pack, silence_max, reason, refusal, life };
+    let writer = BlockWriter { sink, outgoing, pings, may_pack, silence_max, reason, refusal, life };
     tokio::spawn(reader.run());
     tokio::spawn(writer.run());
     end
@@ -76,22 +76,22 @@ pub(super) fn spawn(source: impl BlockSource, sink: impl BlockSink, options: &So
 
 /// What the two tasks tell each other.
 #[derive(Clone)]
-struct Life {
+struct LinkLife {
     /// The link is over; its reason is set.
     over: CancellationToken,
     /// Nobody takes what is read.
     unread: CancellationToken,
 }
 
-struct Reader<S> {
+struct BlockReader<S> {
     source: S,
-    incoming: mpsc::Sender<Parcel>,
+    incoming: mpsc::Sender<QueuedBlock>,
     room: Arc<Semaphore>,
     reason: CloseReason,
-    life: Life,
+    life: LinkLife,
 }
 
-impl<S: BlockSource> Reader<S> {
+impl<S: BlockSource> BlockReader<S> {
     async fn run(mut self) {
         let listener = self.incoming.clone();
         let ending = tokio::select! {
@@ -120,7 +120,7 @@ impl<S: BlockSource> Reader<S> {
 /// Hands blocks to the queue; returns why there are no more, or `None` when nobody takes them.
 async fn deliver(
     source: &mut impl BlockSource,
-    incoming: &mpsc::Sender<Parcel>,
+    incoming: &mpsc::Sender<QueuedBlock>,
     room: &Arc<Semaphore>,
 ) -> Option<String> {
     loop {
@@ -131,7 +131,7 @@ async fn deliver(
         let bytes = u32::try_from(block.len().min(INCOMING_BYTES_MAX)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         let taken = room.clone().acquire_many_owned(bytes).await.ok();
-        if incoming.send(Parcel { block, room: taken }).await.is_err() {
+        if incoming.send(QueuedBlock { block, room: taken }).await.is_err() {
             return None;
         }
     }
@@ -141,18 +141,18 @@ async fn discard(source: &mut impl BlockSource) {
     while source.next().await.is_ok() {}
 }
 
-struct Writer<S, P> {
+struct BlockWriter<S, P> {
     sink: S,
-    outgoing: mpsc::Receiver<Parcel>,
+    outgoing: mpsc::Receiver<QueuedBlock>,
     pings: Interval,
     may_pack: P,
     silence_max: Duration,
     reason: CloseReason,
     refusal: CloseReason,
-    life: Life,
+    life: LinkLife,
 }
 
-impl<S: BlockSink, P: Fn() -> bool + Send + 'static> Writer<S, P> {
+impl<S: BlockSink, P: Fn() -> bool + Send + 'static> BlockWriter<S, P> {
     async fn run(mut self) {
         let over = self.life.over.clone();
         let written = tokio::select! {
@@ -187,7 +187,7 @@ impl<S: BlockSink, P: Fn() -> bool + Send + 'static> Writer<S, P> {
             written = self.write_blocks() => written?,
             () = unread_for(&unread, GOODBYE_MAX) => {}
         }
-        let goodbye = self.refusal.get().map_or(Goodbye::Plain, Goodbye::Refused);
+        let goodbye = self.refusal.get().map_or(CloseMessage::Plain, CloseMessage::Refused);
         self.sink.close(goodbye).await
     }
 
@@ -224,7 +224,7 @@ impl<S: BlockSink, P: Fn() -> bool + Send + 'static> Writer<S, P> {
     async fn say_goodbye(&mut self) {
         let reason = self.reason.get().map(str::to_owned);
         // A peer that cannot hear finds out by itself.
-        let goodbye = reason.as_deref().map_or(Goodbye::Plain, Goodbye::Over);
+        let goodbye = reason.as_deref().map_or(CloseMessage::Plain, CloseMessage::Over);
         let _unheard = tokio::time::timeout(GOODBYE_MAX, self.sink.close(goodbye)).await;
     }
 }
