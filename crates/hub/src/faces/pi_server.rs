@@ -13,6 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
+use qd_core::ids::base36;
 use qd_core::view::pi_server::admission::{PiServerOutcome, SubmissionToken};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Face, FaceFuture, RunnerUpdate, SessionUpdate};
 use crate::config::HubConfig;
+use crate::hex::hex;
 use crate::hub::Hub;
 use crate::server::Server;
 use crate::sessions::published::NativeEvents;
@@ -181,7 +183,7 @@ impl PiServer {
     }
 
     fn mint_session_id(&self) -> Arc<str> {
-        format!("session-{}-{}", base36(now_ms()), random_hex()).into()
+        format!("session-{}-{}", base36(now_ms().unsigned_abs()), random_hex()).into()
     }
 }
 
@@ -326,18 +328,5 @@ fn random_hex() -> String {
         // The time in front of it still tells names apart.
         tracing::error!(%error, "the system has no randomness");
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn base36(number: i64) -> String {
-    let mut rest = number.unsigned_abs();
-    let mut digits = Vec::new();
-    loop {
-        digits.push(char::from_digit(u32::try_from(rest % 36).unwrap_or(0), 36).unwrap_or('0'));
-        rest /= 36;
-        if rest == 0 {
-            break;
-        }
-    }
-    digits.iter().rev().collect()
+    hex(&bytes)
 }

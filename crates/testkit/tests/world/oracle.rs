@@ -160,9 +160,9 @@ impl Oracle {
 
 /// Bodies that were read before; the same bytes say the same.
 #[derive(Default)]
-pub(crate) struct Bodies(RefCell<BTreeMap<u64, u64>>);
+pub(crate) struct RecordBodies(RefCell<BTreeMap<u64, u64>>);
 
-impl Bodies {
+impl RecordBodies {
     /// A hash of what a record says; zero for what is none.
     pub(crate) fn hash(&self, text: &str) -> u64 {
         let bytes = trace::fnv(0, text.as_bytes());

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::adapter::{EventGate, HostAdapter, HostCall, LinkCommand, RequestedRun};
 use super::inputs::INPUTS_MAX;
 use crate::access::audit;
+use crate::hex::hex;
 use crate::sessions::reads;
 
 /// Calls that a host may have to answer at once.
@@ -465,6 +466,6 @@ fn fresh_id() -> String {
     }
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(&bytes);
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }

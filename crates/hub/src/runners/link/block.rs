@@ -12,10 +12,9 @@ use super::answers::answer_tail;
 use super::hello::SESSION_ID_BYTES_MAX;
 use super::refused_sessions::{RefusedSessions, belongs_to};
 use super::{RunnerIdentity, RunnerSendQueue};
-use crate::config::PlantedBug;
 use crate::connection::frame;
 use crate::hub::Hub;
-use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, Line};
+use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, LineHead};
 use crate::sessions::effects::{self, EventDigest, SessionNote};
 use crate::sessions::published::{NativeEvents, RecordHead, event_name};
 use crate::sessions::session::SessionEntry;
@@ -124,6 +123,17 @@ pub(super) struct SeqGap {
     pub(super) found: u64,
 }
 
+/// Whether a record that was seen already counts as new: a fault that only tests can plant.
+fn counts_resends(hub: &Hub) -> bool {
+    #[cfg(feature = "planted-bugs")]
+    return hub.config.planted_bug == Some(crate::PlantedBug::ResendWithoutDedupe);
+    #[cfg(not(feature = "planted-bugs"))]
+    {
+        let _ = hub;
+        false
+    }
+}
+
 /// What to do with an event.
 enum EventAdmission {
     Take,
@@ -189,11 +199,11 @@ impl BlockSplitter<'_> {
         }
         let checked = if self.is_local { Ok(()) } else { line_head::check(line) };
         match checked.and_then(|()| line_head::parse(line, self.runner_id)) {
-            Ok(Line::Event(head)) => {
+            Ok(LineHead::Event(head)) => {
                 self.event(&head, line);
                 return self.missing.is_some();
             }
-            Ok(Line::Response(head)) => {
+            Ok(LineHead::Response(head)) => {
                 self.flush();
                 let is_last = self.hub.pending.is_delete(&head.id, self.send_queue);
                 self.steps.push(StreamStep::Answer {
@@ -204,7 +214,7 @@ impl BlockSplitter<'_> {
                 });
                 return is_last;
             }
-            Ok(Line::Other(kind)) => {
+            Ok(LineHead::Other(kind)) => {
                 self.flush();
                 self.steps.push(StreamStep::Runner { kind: kind.into_owned(), line: line.to_owned() });
             }
@@ -218,7 +228,7 @@ impl BlockSplitter<'_> {
         if !self.select(&head.session_id, head.seq) {
             return;
         }
-        let resends_count = self.hub.config.planted_bug == Some(PlantedBug::ResendWithoutDedupe);
+        let resends_count = counts_resends(self.hub);
         let group = &mut self.groups[self.current];
         if head.seq.is_none() && head.event == NATIVE {
             group.natives.push(&head.tail);

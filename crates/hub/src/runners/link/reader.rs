@@ -18,10 +18,10 @@ use super::commit::{CommitStep, QueuedStep, give_up};
 use super::hello::{DELETION_ID, note_runner};
 use super::refused_sessions::RefusedSessions;
 use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
-use crate::config::PlantedBug;
 use crate::faces::RunnerUpdate;
+use crate::hex::hash_from_hex;
 use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
-use crate::runners::line_head::{self, Line};
+use crate::runners::line_head::{self, LineHead};
 use crate::runners::runner::Runner;
 use crate::sessions::effects::apply_notes;
 use crate::sessions::published::PublishedEvents;
@@ -35,8 +35,6 @@ const NOTE_INTERVAL_MS: i64 = 60_000;
 const ROOM_GRACE: Duration = Duration::from_secs(1);
 /// How far a command is.
 const PROGRESS: &str = "progress";
-/// Bytes of a key's hash.
-const KEY_HASH_BYTES: usize = 32;
 
 /// The reader of a link.
 pub(super) struct LinkReader {
@@ -127,7 +125,9 @@ impl LinkReader {
             let line = block.split_to(length);
             match std::str::from_utf8(&line).ok().and_then(|line| line_head::parse(line.trim_end(), "").ok())
             {
-                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?,
+                Some(LineHead::Other(kind)) => {
+                    self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?
+                }
                 _ => tracing::warn!("a runner speaks before its hello; skipped"),
             }
         }
@@ -164,7 +164,8 @@ impl LinkReader {
                     }
                     return Ok(());
                 }
-                if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)
+                #[cfg(feature = "planted-bugs")]
+                if self.hub.config.planted_bug == Some(crate::PlantedBug::AckBeforeCommit)
                     && let Some(last) = records.last()
                 {
                     self.link.send_queue.ack(&entry.id, last.seq);
@@ -319,7 +320,7 @@ impl LinkReader {
     /// The runner has made itself a new key: it counts once it is stored.
     fn rekey(&self, key_hash: &str) {
         let RunnerIdentity { runner_id, peer, .. } = &self.identity;
-        let Some(hash) = from_hex(key_hash) else {
+        let Some(hash) = hash_from_hex(key_hash) else {
             tracing::warn!(runner = %runner_id, %peer, "the hash of a new key cannot be read");
             return;
         };
@@ -355,11 +356,4 @@ impl LinkReader {
             pending.fail(&self.hub, &error, true);
         }
     }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if text.len() != KEY_HASH_BYTES * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..KEY_HASH_BYTES).map(|byte| u8::from_str_radix(&text[byte * 2..byte * 2 + 2], 16).ok()).collect()
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::faces::pi_server::commands::execute::{failure, finish, success};
 use crate::faces::pi_server::commands::pending_commands::CommandJob;
 use crate::faces::pi_server::commands::{journal, lifecycle};
+use crate::hex::hex;
 use crate::hub::Hub;
 use crate::sessions::reads::unreadable;
 
@@ -105,8 +106,4 @@ fn entry(row: &SubmissionRow, live: &HashSet<Arc<str>>) -> HistoryEntry {
         accepted_at: row.accepted_at,
         finished_at: row.finished_at,
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
