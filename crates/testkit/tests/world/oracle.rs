@@ -96,7 +96,7 @@ impl Oracle {
         } else if response.indeterminate == Some(true) {
             SubmissionFate::Indeterminate
         } else {
-            SubmissionFate::Failed(error.clone())
+            SubmissionFate::Failed(error)
         };
         let is_final = response.success || is_replayed || {
             !response.code.is_some_and(is_not_reached) && fate != SubmissionFate::Indeterminate
