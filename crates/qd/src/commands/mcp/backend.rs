@@ -148,12 +148,12 @@ impl LiveConnection {
     }
 
     fn is_over(&self) -> bool {
-        lock(&self.waiting).is_none()
+        lock_calls(&self.waiting).is_none()
     }
 
     fn expect_answer(&self, id: &str) -> Option<oneshot::Receiver<CommandResponse>> {
         let (sender, receiver) = oneshot::channel();
-        lock(&self.waiting).as_mut()?.insert(id.to_owned(), sender);
+        lock_calls(&self.waiting).as_mut()?.insert(id.to_owned(), sender);
         Some(receiver)
     }
 }
@@ -165,7 +165,7 @@ struct ExpectedAnswer<'a> {
 
 impl Drop for ExpectedAnswer<'_> {
     fn drop(&mut self) {
-        if let Some(waiting) = lock(&self.connection.waiting).as_mut() {
+        if let Some(waiting) = lock_calls(&self.connection.waiting).as_mut() {
             waiting.remove(self.id);
         }
     }
@@ -176,16 +176,16 @@ async fn hand_out_answers(mut frames: FrameQueue, waiting: WaitingCalls) {
     while let Some(frame) = frames.next().await {
         let Ok(response) = frame.response() else { continue };
         let id = response.id.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let sender = lock(&waiting).as_mut().and_then(|waiting| waiting.remove(id));
+        let sender = lock_calls(&waiting).as_mut().and_then(|waiting| waiting.remove(id));
         if let Some(sender) = sender {
             // Whoever asked may have given up.
             let _ = sender.send(response);
         }
     }
-    *lock(&waiting) = None;
+    *lock_calls(&waiting) = None;
 }
 
-fn lock(
+fn lock_calls(
     waiting: &WaitingCalls,
 ) -> std::sync::MutexGuard<'_, Option<HashMap<String, oneshot::Sender<CommandResponse>>>> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)

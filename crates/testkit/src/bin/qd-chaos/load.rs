@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fleet::{Fleet, REMOTE};
 use crate::verdict::{Report, SessionReport};
-use crate::watcher::{Watched, Watcher};
+use crate::watcher::{WatchedSession, Watcher};
 use qd_testkit::seeded_random::SeededRandom;
 
 /// An answer that has not come by then will not come on this connection.
@@ -21,7 +21,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 /// A prompt is sent this often until somebody says how it went; every so often that is worth a line.
 const TRIES_MAX: u32 = 600;
-const TRIES_TOLD: u32 = 75;
+const TRIES_PER_NOTE: u32 = 75;
 
 /// One dot, as a PNG.
 pub(crate) const PIXEL: &str =
@@ -108,7 +108,7 @@ impl Load {
         }
         for (session, watcher) in self.watchers {
             let line = report.sessions.iter_mut().find(|line| line.session == session).unwrap();
-            let watched: Watched = watcher.finish(line.records.len() as u64).await;
+            let watched: WatchedSession = watcher.finish(line.records.len() as u64).await;
             line.watched.push(watched);
         }
         report
@@ -209,7 +209,7 @@ impl Person {
                 }
                 last_refusal = Some(error);
             }
-            if attempt % TRIES_TOLD == 0 {
+            if attempt % TRIES_PER_NOTE == 0 {
                 println!("chaos: {key} has been sent {attempt} times: {}", answer["error"]);
             }
             tokio::time::sleep(POLL).await;
