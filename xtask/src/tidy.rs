@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::failure::{Failure, read};
 use crate::harness_names;
 use crate::tree::{files, root};
+use crate::walks;
 
 /// A file longer than this does more than one job.
 const FILE_LINES_MAX: usize = 800;
@@ -53,6 +54,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
     errors.extend(check_crates()?);
     errors.extend(harness_names::check()?);
+    errors.extend(walks::check()?);
     for warning in &warnings {
         println!("warning: {warning}");
     }

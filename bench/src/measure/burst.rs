@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Plan;
-use super::stream::Audience;
+use super::stream::AttachedClients;
 use crate::client::Client;
 use crate::count::Counts;
 use crate::error::Outcome;
@@ -18,21 +18,21 @@ const TOLD_WITHIN: Duration = Duration::from_secs(20);
 const GROWTH_MB_MAX: f64 = 8.0;
 
 pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
-    let mut audience = Audience::at_qd(&plan.qd, CLIENTS).await?;
-    let mut slow = Client::connect(&audience.server).await?;
-    slow.attach(audience.session.as_deref().unwrap_or_default()).await?;
+    let mut attached = AttachedClients::at_qd(&plan.qd, CLIENTS).await?;
+    let mut slow = Client::connect(&attached.server).await?;
+    slow.attach(attached.session.as_deref().unwrap_or_default()).await?;
     let message = format!("@@deltas n={ANSWER_DELTAS}");
     for _ in 0..5 {
-        audience.turn(&message).await?;
+        attached.turn(&message).await?;
     }
-    let before = audience.server.memory()?.private_bytes;
+    let before = attached.server.memory()?.private_bytes;
     let mut most = before;
     let turns = plan.size(100).max(20);
     for _ in 0..turns {
-        audience.turn(&message).await?;
-        most = most.max(audience.server.memory()?.private_bytes);
+        attached.turn(&message).await?;
+        most = most.max(attached.server.memory()?.private_bytes);
     }
-    let after = audience.server.memory()?.private_bytes;
+    let after = attached.server.memory()?.private_bytes;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     report
         .add(GROUP, "growth, 100 clients and a slow one", megabytes(most) - megabytes(before), "MB")

@@ -1,7 +1,7 @@
 //! Many runners, many clients, one hub: what it weighs, how late events come, and whether more sessions cost more.
 
-mod crowd;
 mod flat;
+mod fleet_clients;
 mod runners;
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock;
 use crate::error::{Outcome, failed};
 use crate::process::Server;
 use crate::report::{Report, Target};
-use crowd::{Crowd, Seen};
+use fleet_clients::{FleetClients, SeenEvents};
 use runners::Runners;
 
 const GROUP: &str = "fleet";
@@ -30,10 +30,10 @@ const KEPT_RATIO_MAX: f64 = 1.5;
 
 pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
     flat::measure(plan, report).await?;
-    crowded(plan, report).await
+    measure_crowded(plan, report).await
 }
 
-async fn crowded(plan: &Plan, report: &mut Report) -> Outcome<()> {
+async fn measure_crowded(plan: &Plan, report: &mut Report) -> Outcome<()> {
     let (runners, clients) = (plan.size(RUNNERS), plan.size(CLIENTS));
     let hub = Server::qd(&plan.qd)?;
     let idle = megabytes(&hub)?;
@@ -48,11 +48,12 @@ async fn crowded(plan: &Plan, report: &mut Report) -> Outcome<()> {
     let empty = megabytes(&hub)?;
     let busy: Vec<String> = sessions.iter().step_by(SESSIONS_EACH).cloned().collect();
     let rest: Vec<String> = sessions.iter().filter(|session| !busy.contains(session)).cloned().collect();
-    let mut crowd = Crowd::attach(&hub, &busy, plan.size(CLIENTS_BUSY), &rest, clients).await?;
+    let mut clients_of_fleet =
+        FleetClients::attach(&hub, &busy, plan.size(CLIENTS_BUSY), &rest, clients).await?;
     let full = megabytes(&hub)?;
     let cpu = hub.cpu_seconds()?;
     let start = clock::now();
-    let seen = crowd.work(&busy, BUSY_FOR).await?;
+    let seen = clients_of_fleet.work(&busy, BUSY_FOR).await?;
     let seconds = start.elapsed().as_secs_f64();
     let cpu = hub.cpu_seconds()? - cpu;
     let most = full.max(megabytes(&hub)?);
@@ -61,7 +62,7 @@ async fn crowded(plan: &Plan, report: &mut Report) -> Outcome<()> {
         .add(GROUP, &format!("hub, {runners} runners, {clients} clients"), most, "MB")
         .target(Target::AtMost(HUB_MB_MAX))
         .note(format!("{idle:.1} MB alone, {empty:.1} with {} sessions", sessions.len()));
-    drop((crowd, owner));
+    drop((clients_of_fleet, owner));
     let after = settled(&hub, empty * KEPT_RATIO_MAX).await?;
     report
         .add(GROUP, "  when the clients have gone", after, "MB")
@@ -70,7 +71,7 @@ async fn crowded(plan: &Plan, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-fn told(report: &mut Report, seen: &Seen, seconds: f64, cpu: f64) {
+fn told(report: &mut Report, seen: &SeenEvents, seconds: f64, cpu: f64) {
     let mut latencies = seen.latencies.clone();
     latencies.sort_unstable();
     let deliveries = seen.events as f64;

@@ -17,14 +17,14 @@ const GROUP: &str = "stream";
 const MANY: usize = 100;
 
 /// A server with clients that follow one agent. The clients come first, so that they are gone before the server ends.
-pub(super) struct Audience {
+pub(super) struct AttachedClients {
     clients: Vec<(Client, Counts)>,
     pub(super) server: Server,
     pub(super) session: Option<String>,
 }
 
 /// What one run gave.
-struct Run {
+struct StreamFigures {
     /// Deltas that arrived at all clients together.
     deliveries: f64,
     seconds: f64,
@@ -32,7 +32,7 @@ struct Run {
     resyncs: u64,
 }
 
-impl Run {
+impl StreamFigures {
     fn rate(&self) -> f64 {
         self.deliveries / self.seconds
     }
@@ -42,7 +42,7 @@ impl Run {
     }
 }
 
-impl Audience {
+impl AttachedClients {
     pub(super) async fn at_qd(program: &Path, count: usize) -> Outcome<Self> {
         let server = Server::qd(program)?;
         let mut first = Client::connect(&server).await?;
@@ -53,7 +53,7 @@ impl Audience {
             client.attach(&session).await?;
             clients.push((client, Counts::default()));
         }
-        Ok(Audience { server, session: Some(session), clients })
+        Ok(AttachedClients { server, session: Some(session), clients })
     }
 
     async fn at_forwarder(flush: &str, count: usize) -> Outcome<Self> {
@@ -62,7 +62,7 @@ impl Audience {
         for _ in 0..count {
             clients.push((Client::connect(&server).await?, Counts::default()));
         }
-        Ok(Audience { server, session: None, clients })
+        Ok(AttachedClients { server, session: None, clients })
     }
 
     /// One turn: the first client asks, all wait for its end.
@@ -75,7 +75,7 @@ impl Audience {
         try_join_all(turns).await.map(|_| ())
     }
 
-    async fn run(&mut self, message: &str, turns: usize) -> Outcome<Run> {
+    async fn run(&mut self, message: &str, turns: usize) -> Outcome<StreamFigures> {
         self.turn(&format!("@@deltas n={ANSWER_DELTAS}")).await?;
         let count = |clients: &[(Client, Counts)]| -> (u64, u64) {
             clients.iter().fold((0, 0), |sum, (_, counts)| (sum.0 + counts.deltas, sum.1 + counts.resyncs))
@@ -88,7 +88,7 @@ impl Audience {
         }
         let end = self.clients.iter().map(|(_, counts)| counts.last_delta).max().unwrap_or(start);
         let after = count(&self.clients);
-        Ok(Run {
+        Ok(StreamFigures {
             deliveries: (after.0 - before.0) as f64,
             seconds: (end - start).as_secs_f64(),
             cpu_seconds: self.server.cpu_seconds()? - cpu,
@@ -105,9 +105,9 @@ pub(super) async fn measure(plan: &Plan, report: &mut Report) -> Outcome<()> {
 async fn one(plan: &Plan, report: &mut Report) -> Outcome<()> {
     let count = plan.size(1_000_000);
     let message = format!("@@deltas n={count} per={ANSWER_DELTAS}");
-    let each = Audience::at_forwarder("each", 1).await?.run(&message, 1).await?;
-    let idle = Audience::at_forwarder("idle", 1).await?.run(&message, 1).await?;
-    let ours = Audience::at_qd(&plan.qd, 1).await?.run(&message, 1).await?;
+    let each = AttachedClients::at_forwarder("each", 1).await?.run(&message, 1).await?;
+    let idle = AttachedClients::at_forwarder("idle", 1).await?.run(&message, 1).await?;
+    let ours = AttachedClients::at_qd(&plan.qd, 1).await?.run(&message, 1).await?;
     let missed = count as f64 - ours.deliveries;
     report
         .add(GROUP, "agent stdout to 1 client", ours.rate(), "deltas/s")
@@ -123,8 +123,8 @@ async fn one(plan: &Plan, report: &mut Report) -> Outcome<()> {
         .raw("coalescing", idle.cpu_microseconds());
     let answers = plan.size(200);
     let message = format!("@@deltas n={ANSWER_DELTAS}");
-    let each = Audience::at_forwarder("each", 1).await?.run(&message, answers).await?;
-    let ours = Audience::at_qd(&plan.qd, 1).await?.run(&message, answers).await?;
+    let each = AttachedClients::at_forwarder("each", 1).await?.run(&message, answers).await?;
+    let ours = AttachedClients::at_qd(&plan.qd, 1).await?.run(&message, answers).await?;
     report
         .add(GROUP, "answers of 2,000 one by one, 1 client", ours.rate(), "deltas/s")
         .raw("frame by frame", each.rate())
@@ -135,9 +135,9 @@ async fn one(plan: &Plan, report: &mut Report) -> Outcome<()> {
 async fn many(plan: &Plan, report: &mut Report) -> Outcome<()> {
     let answers = plan.size(50).max(5);
     let message = format!("@@deltas n={ANSWER_DELTAS}");
-    let each = Audience::at_forwarder("each", MANY).await?.run(&message, answers.div_ceil(10)).await?;
-    let idle = Audience::at_forwarder("idle", MANY).await?.run(&message, answers).await?;
-    let ours = Audience::at_qd(&plan.qd, MANY).await?.run(&message, answers).await?;
+    let each = AttachedClients::at_forwarder("each", MANY).await?.run(&message, answers.div_ceil(10)).await?;
+    let idle = AttachedClients::at_forwarder("idle", MANY).await?.run(&message, answers).await?;
+    let ours = AttachedClients::at_qd(&plan.qd, MANY).await?.run(&message, answers).await?;
     report
         .add(GROUP, "answers of 2,000 to 100 clients", ours.rate(), "deliveries/s")
         .raw("frame by frame", each.rate())
@@ -149,8 +149,8 @@ async fn many(plan: &Plan, report: &mut Report) -> Outcome<()> {
         .target(Target::AtMost(0.3));
     let count = plan.size(100_000);
     let message = format!("@@deltas n={count} per={ANSWER_DELTAS}");
-    let idle = Audience::at_forwarder("idle", MANY).await?.run(&message, 1).await?;
-    let ours = Audience::at_qd(&plan.qd, MANY).await?.run(&message, 1).await?;
+    let idle = AttachedClients::at_forwarder("idle", MANY).await?.run(&message, 1).await?;
+    let ours = AttachedClients::at_qd(&plan.qd, MANY).await?.run(&message, 1).await?;
     let missed = 1.0 - ours.deliveries / (count * MANY) as f64;
     report
         .add(GROUP, "without a pause to 100 clients", ours.rate(), "deliveries/s")

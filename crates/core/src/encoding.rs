@@ -5,12 +5,16 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that hexadecimal digits stand for, in either case.
-pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().map(|character| u8::try_from(character.to_digit(16)?).ok()).collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+/// A SHA-256 hash in 64 hexadecimal digits, of either case.
+pub fn hash_from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    if text.len() != hash.len() * 2 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, start) in hash.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[start..start + 2], 16).ok()?;
+    }
+    Some(hash)
 }
 
 /// Digits and lower-case letters, shortest form.
@@ -32,11 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_and_read_as_hexadecimal_digits() {
+    fn hashes_are_written_and_read_as_hexadecimal_digits() {
         assert_eq!(hex(&[0, 0x0f, 0xa5]), "000fa5");
-        assert_eq!(from_hex("000FA5").as_deref(), Some(&[0, 0x0f, 0xa5][..]));
-        for text in ["0", "0g", "+1", "ä"] {
-            assert_eq!(from_hex(text), None, "{text}");
+        let hash = [0xa5; 32];
+        assert_eq!(hash_from_hex(&hex(&hash).to_uppercase()), Some(hash));
+        for text in ["", "a5", &"+1".repeat(32), &"ä".repeat(32)] {
+            assert_eq!(hash_from_hex(text), None, "{text}");
         }
     }
 }

@@ -38,11 +38,13 @@ pub struct HubConfig {
     pub limits: Limits,
     pub faces: FaceSettings,
     /// A fault the simulated world has to find; never set outside its tests.
+    #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
     pub planted_bug: Option<PlantedBug>,
 }
 
 /// Faults that are built in on purpose, so that the simulated world can prove it finds such.
+#[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
@@ -67,6 +69,7 @@ impl HubConfig {
             app: &[],
             limits: Limits::default(),
             faces: FaceSettings::default(),
+            #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
     }

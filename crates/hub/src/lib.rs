@@ -23,6 +23,7 @@ mod sessions;
 pub use access::authenticate::OwnerToken;
 pub use access::invites::{INVITE_LIFE, INVITES_MAX};
 pub use access::login::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
+#[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub use config::PlantedBug;
 pub use config::{HubConfig, Limits};

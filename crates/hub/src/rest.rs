@@ -7,6 +7,7 @@ pub(crate) mod files;
 pub(crate) mod logins;
 pub(crate) mod messages;
 pub(crate) mod people;
+pub(crate) mod request;
 pub(crate) mod runners;
 pub(crate) mod tokens;
 pub(crate) mod usage;
@@ -45,7 +46,7 @@ rest! {
     get "/api/logins" => logins::list;
     post "/api/logins/links" => logins::link;
     delete "/api/logins/{login_id}" => logins::end;
-    get "/api/sessions" => router::sessions;
+    get "/api/sessions" => messages::sessions;
     get "/api/sessions/{session_id}" => messages::session;
     get "/api/sessions/{session_id}/messages" => messages::messages;
     get "/api/sessions/{session_id}/export" => export::export;

@@ -34,7 +34,7 @@ fn examples() -> String {
         "\
 Examples:
   qd up                                  start the server on this machine
-  {:<37}  try a first session with the demo agent; no account or model needed
+  {:<37}  try a first session; no agent, account or model needed
   qd run \"fix the failing test\"          run {} in this directory and stream its answer
   qd ls                                  list sessions and open questions
   qd attach                              follow the newest session; type to talk to it

@@ -3,6 +3,7 @@
 use std::io;
 
 use qd_link::client::{AttachError, CallError, ConnectError};
+use qd_wire::rest::ErrorBody;
 use qd_wire::{CodedError, ErrorCode};
 
 use crate::output::harmless;
@@ -18,6 +19,8 @@ pub(crate) enum ErrorKind {
     Usage,
     /// There is a server, and it does not let us in.
     Refused,
+    /// The same, with the server's code for it.
+    RefusedAs(ErrorCode),
     /// No server.
     Unreachable,
     /// Whoever read our output went away.
@@ -32,9 +35,26 @@ impl ErrorKind {
             ErrorKind::BrokenPipe => 0,
             ErrorKind::Exited(code) => code,
             ErrorKind::Failed | ErrorKind::Refused => 1,
-            ErrorKind::Coded(code) => code.exit_code(),
+            ErrorKind::Coded(code) | ErrorKind::RefusedAs(code) => code.exit_code(),
             ErrorKind::Usage => 2,
             ErrorKind::Unreachable => 3,
+        }
+    }
+
+    /// What the server does not let us in with; kinds without a code are those of older servers.
+    pub(crate) fn refused(code: Option<ErrorCode>) -> ErrorKind {
+        code.map_or(ErrorKind::Refused, ErrorKind::RefusedAs)
+    }
+
+    fn code(self) -> Option<ErrorCode> {
+        match self {
+            ErrorKind::Coded(code) | ErrorKind::RefusedAs(code) => Some(code),
+            ErrorKind::Failed
+            | ErrorKind::Usage
+            | ErrorKind::Refused
+            | ErrorKind::Unreachable
+            | ErrorKind::BrokenPipe
+            | ErrorKind::Exited(_) => None,
         }
     }
 
@@ -42,7 +62,7 @@ impl ErrorKind {
         match self {
             ErrorKind::Failed | ErrorKind::Coded(_) => "failed",
             ErrorKind::Usage => "usage",
-            ErrorKind::Refused => "refused",
+            ErrorKind::Refused | ErrorKind::RefusedAs(_) => "refused",
             ErrorKind::Unreachable => "unreachable",
             ErrorKind::BrokenPipe => "broken_pipe",
             ErrorKind::Exited(_) => "exited",
@@ -102,7 +122,7 @@ impl CliError {
     /// The value for `--json`.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let mut error = serde_json::json!({ "kind": self.kind.as_str(), "message": self.message });
-        if let ErrorKind::Coded(code) = self.kind {
+        if let Some(code) = self.kind.code() {
             error["code"] = code.as_str().into();
         }
         if let Some(hint) = &self.hint {
@@ -142,9 +162,11 @@ impl From<ConnectError> for CliError {
         };
         let kind = match &error {
             ConnectError::BadUrl { .. } => ErrorKind::Usage,
-            ConnectError::BadToken | ConnectError::Denied { .. } | ConnectError::Untrusted { .. } => {
-                ErrorKind::Refused
+            ConnectError::Denied { body, .. } => {
+                let body = serde_json::from_str::<ErrorBody>(body);
+                ErrorKind::refused(body.ok().and_then(|body| body.code))
             }
+            ConnectError::BadToken | ConnectError::Untrusted { .. } => ErrorKind::Refused,
             ConnectError::Unreachable { .. }
             | ConnectError::TimedOut { .. }
             | ConnectError::NotQuarterdeck { .. } => ErrorKind::Unreachable,
@@ -163,7 +185,8 @@ impl From<CallError> for CliError {
         match error {
             CallError::Closed(_) => CliError::unreachable(error.to_string())
                 .hint("the command may or may not have taken effect; check with `qd ls` and `qd logs`"),
-            CallError::TooManyPending | CallError::Encode(_) => CliError::failed(error.to_string()),
+            CallError::TooManyPending => refusal(ErrorCode::TooManyInFlight.with(error.to_string())),
+            CallError::Encode(_) => CliError::failed(error.to_string()),
             CallError::Decode(_) => CliError::failed(error.to_string())
                 .hint("the server may have another version; compare `qd --version` with `qd doctor`"),
             CallError::Refused(response) => match response.failed() {
@@ -184,7 +207,7 @@ impl From<AttachError> for CliError {
 }
 
 /// A refusal of the server in the words of the command line, with what helps in the cases we know.
-fn refusal(error: CodedError) -> CliError {
+pub(crate) fn refusal(error: CodedError) -> CliError {
     let CodedError { code, message, .. } = error;
     // The sentence after the first part speaks of commands and fields of the protocol, which nobody types.
     let first = |end: char| message.split(end).next().unwrap_or(&message).to_owned();
@@ -289,6 +312,19 @@ mod tests {
             let text = error.to_human();
             assert!(text.contains('\u{fffd}') && !text.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{text:?}");
         }
+    }
+
+    #[test]
+    fn json_has_the_code_of_a_refused_connection() {
+        let denied = |body: &str| CliError::from(ConnectError::Denied { status: 401, body: body.into() });
+        let coded = denied(r#"{"error":"no","code":"not_logged_in"}"#).to_json();
+        assert_eq!(
+            (&coded["error"]["kind"], &coded["error"]["code"]),
+            (&"refused".into(), &"not_logged_in".into())
+        );
+        assert_eq!(denied("no").to_json()["error"].get("code"), None);
+        let pending = CliError::from(CallError::TooManyPending).to_json();
+        assert_eq!(pending["error"]["code"], "too_many_in_flight");
     }
 
     #[test]

@@ -184,14 +184,14 @@ fn a_working_agent_is_steered_and_aborted() {
 }
 
 /// `qd attach` with a pipe, and what it has said so far.
-struct Piped {
+struct PipedAttach {
     child: Child,
     said: Arc<Mutex<String>>,
     readers: Vec<std::thread::JoinHandle<()>>,
 }
 
-impl Piped {
-    fn attach(data_dir: &Path, session: &str) -> Piped {
+impl PipedAttach {
+    fn attach(data_dir: &Path, session: &str) -> PipedAttach {
         let mut child = command(data_dir)
             .args(["attach", session])
             .stdin(Stdio::piped())
@@ -202,7 +202,7 @@ impl Piped {
         let said = Arc::new(Mutex::new(String::new()));
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let readers = vec![collect(out, said.clone()), collect(err, said.clone())];
-        Piped { child, said, readers }
+        PipedAttach { child, said, readers }
     }
 
     fn say(&mut self, line: &str) {
@@ -226,7 +226,7 @@ impl Piped {
     }
 }
 
-impl Drop for Piped {
+impl Drop for PipedAttach {
     fn drop(&mut self) {
         // Already gone in most tests; a failed one must not leave it behind.
         let _gone = self.child.kill();
@@ -250,19 +250,19 @@ fn a_pipe_answers_questions_and_learns_of_errors() {
     let id = succeed(&data_dir, &["run", "-d", "--harness", "demo", "hello"]);
     let id = id.trim();
     eventually(|| (sessions(&data_dir)[0]["state"] == "idle").then_some(()));
-    let mut piped = Piped::attach(&data_dir, id);
+    let mut piped = PipedAttach::attach(&data_dir, id);
     piped.say("/question");
     piped.wait_for("answer with: qd approve");
     piped.say("2");
     let (code, said) = piped.end();
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("> 2"), "an answer is no prompt: {said}");
-    let mut piped = Piped::attach(&data_dir, id);
+    let mut piped = PipedAttach::attach(&data_dir, id);
     piped.say("/error");
     let (code, said) = piped.end();
     assert_eq!(code, Some(1), "{said}");
     succeed(&data_dir, &["stop", id]);
-    let mut piped = Piped::attach(&data_dir, id);
+    let mut piped = PipedAttach::attach(&data_dir, id);
     piped.say("hello again");
     let (code, said) = piped.end();
     assert_eq!(code, Some(1), "{said}");
@@ -290,7 +290,7 @@ fn an_outage_is_told_once_and_what_was_missed_is_shown() {
     let address = server.ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
     let id = succeed(&data_dir, &["run", "-d", "--harness", "demo", "/long 1500000"]);
     let id = id.trim();
-    let attached = Piped::attach(&data_dir, id);
+    let attached = PipedAttach::attach(&data_dir, id);
     attached.wait_for("> /long 1500000");
     server.signal(Signal::KILL);
     drop(server);

@@ -1,4 +1,4 @@
-//! Where everything the runner says goes out: to the hub as its link allows, to local clients at once.
+//! Delivers what sessions say: to the hub as its link allows, to local clients at once.
 
 mod local_clients;
 mod scheduler;
@@ -32,7 +32,7 @@ const ROOM_WAIT: Duration = Duration::from_millis(200);
 /// How often it is looked whether the last answers are gone when the runner stops.
 const ANSWER_POLL: Duration = Duration::from_millis(5);
 
-/// The way out, shared by all sessions.
+/// Delivery of records, events and answers, shared by all sessions.
 pub(crate) struct HubDelivery {
     state: Mutex<DeliveryState>,
     /// The sender has work.
@@ -85,13 +85,7 @@ impl HubDelivery {
         if block.is_empty() {
             return;
         }
-        let output = SessionOutput {
-            session_id,
-            block: &block,
-            records: &round.records,
-            responses: &round.responses,
-            natives: &round.natives,
-        };
+        let output = SessionOutput::new(session_id, &block, round);
         let (link, block) = {
             let mut state = self.state.lock();
             state.local_clients.deliver(&output);

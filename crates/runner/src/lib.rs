@@ -3,8 +3,8 @@
 //! It mints record numbers and message ids, admits commands, keeps versions and outcomes, holds open questions,
 //! and spools records until the hub has them. Drivers (`driver`) speak to agents, `process` and `guard` start
 //! them so that nothing survives, `session` runs one actor per session around the pure machine in `qd-core`.
-//! What sessions say goes out through `hub_delivery`: to the hub by the link that `uplink` keeps, and to clients at the
-//! socket of `local`. Sessions live whether there is a hub or not.
+//! What sessions say goes out through `hub_delivery`: to the hub over the link that `uplink` keeps, and to clients at
+//! the socket of `local_socket`. Sessions keep running whether there is a hub or not.
 //! It knows no client protocol but the link's, and never serves HTTP. The only crate with `unsafe` (to hand a
 //! descriptor to a child).
 #![deny(unsafe_op_in_unsafe_fn)]

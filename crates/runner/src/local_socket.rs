@@ -61,7 +61,7 @@ impl LocalServer {
                 };
                 match accepted {
                     Ok((stream, _)) if is_ours(&stream) => {
-                        let place = place_of(&stream);
+                        let place = client_origin(&stream);
                         clients.spawn(connection::serve(
                             Arc::clone(&shared),
                             commands.clone(),
@@ -93,7 +93,7 @@ enum ClientOrigin {
 }
 
 /// Guards stay the parents of everything their agents start, so nothing gets out by ending its own parent.
-fn place_of(stream: &UnixStream) -> ClientOrigin {
+fn client_origin(stream: &UnixStream) -> ClientOrigin {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
     match peer {

@@ -176,8 +176,7 @@ impl RunnerTask {
         };
         self.uplink = match uplink {
             Uplink::Memory(link) => {
-                let welcomed =
-                    task.welcome(link).await.map_err(|error| RunnerError::NoWelcome(error.to_string()))?;
+                let welcomed = task.welcome(link).await?;
                 Some(tokio::spawn(task.run_once(welcomed, self.over.clone())))
             }
             Uplink::Dial(connect) => Some(tokio::spawn(task.run(connect))),

@@ -85,7 +85,7 @@ pub(crate) fn resume(
 impl Services {
     /// Where the runner's own data lies, which no call may touch.
     fn own_data(&self, shared: &RunnerContext) -> Result<own_data::OwnData, call::ServiceError> {
-        self.own_directory.look(&shared.config.data_dir)
+        self.own_directory.locate(&shared.config.data_dir)
     }
 
     /// Removes what is left of uploads that were given up.

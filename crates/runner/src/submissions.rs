@@ -57,16 +57,8 @@ pub(crate) struct CutOffCommand {
 
 impl CutOffCommand {
     /// The row of a submission whose fate has been told.
-    pub(crate) fn told(self) -> OutcomeRow {
-        let stored = StoredResponse {
-            success: false,
-            data: None,
-            error: Some(INDETERMINATE.to_owned()),
-            code: Some(ErrorCode::Indeterminate),
-            session_version: None,
-            timed_out: false,
-        };
-        let response_json = serde_json::to_vec(&stored).ok().map(Bytes::from);
+    pub(crate) fn into_reported_row(self) -> OutcomeRow {
+        let response_json = stored_response(&indeterminate(&self.row.cmd));
         OutcomeRow { response_json, status: OutcomeStatus::Indeterminate, ..self.row }
     }
 }
@@ -221,18 +213,6 @@ fn deliver(token: SubmissionToken, release: WaitResult, owner: WaitOwner) {
 
 /// The row that makes an outcome durable.
 pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&CommandOutcome>) -> OutcomeRow {
-    let stored = outcome.map(|outcome| StoredResponse {
-        success: outcome.result.is_ok(),
-        data: outcome
-            .result
-            .as_ref()
-            .ok()
-            .and_then(|data| RawValue::from_string(data.as_ref()?.to_string()).ok()),
-        error: outcome.result.as_ref().err().map(|error| error.message.clone()),
-        code: outcome.result.as_ref().err().map(|error| error.code),
-        session_version: outcome.session_version,
-        timed_out: outcome.timed_out,
-    });
     let principal = match (&submission.key, &submission.id) {
         (Some(key), _) => key.principal.clone(),
         (None, Some(id)) => id.principal.clone(),
@@ -245,7 +225,7 @@ pub(crate) fn outcome_row(submission: &Submission, now: i64, outcome: Option<&Co
         idempotency_key: submission.key.as_ref().map(|key| key.key.clone()),
         fingerprint: Bytes::copy_from_slice(&submission.fingerprint),
         cmd: submission.cmd.clone(),
-        response_json: stored.and_then(|stored| serde_json::to_vec(&stored).ok()).map(Bytes::from),
+        response_json: outcome.and_then(stored_response),
         created_at: now,
         status: match outcome {
             None => OutcomeStatus::InFlight,
@@ -286,12 +266,32 @@ fn stored_outcome(row: &OutcomeRow) -> CommandOutcome {
             indeterminate: row.status == OutcomeStatus::Indeterminate,
             timed_out: stored.timed_out,
         },
-        _ => CommandOutcome {
-            cmd: row.cmd.clone(),
-            result: Err(ErrorCode::Indeterminate.with(INDETERMINATE)),
-            session_version: None,
-            indeterminate: true,
-            timed_out: false,
-        },
+        _ => indeterminate(&row.cmd),
     }
+}
+
+/// The outcome of a command of which nobody knows what became.
+fn indeterminate(cmd: &str) -> CommandOutcome {
+    CommandOutcome {
+        cmd: cmd.to_owned(),
+        result: Err(ErrorCode::Indeterminate.with(INDETERMINATE)),
+        session_version: None,
+        indeterminate: true,
+        timed_out: false,
+    }
+}
+
+fn stored_response(outcome: &CommandOutcome) -> Option<Bytes> {
+    let CommandOutcome { result, session_version, timed_out, .. } = outcome;
+    let data = result.as_ref().ok().and_then(|data| RawValue::from_string(data.as_ref()?.to_string()).ok());
+    let error = result.as_ref().err();
+    let stored = StoredResponse {
+        success: result.is_ok(),
+        data,
+        error: error.map(|error| error.message.clone()),
+        code: error.map(|error| error.code),
+        session_version: *session_version,
+        timed_out: *timed_out,
+    };
+    serde_json::to_vec(&stored).ok().map(Bytes::from)
 }

@@ -9,7 +9,7 @@ pub(crate) fn random_id(letter: &str) -> String {
 }
 
 /// The first characters of a text, on one line.
-pub(crate) fn beginning(text: &str, characters_max: usize) -> String {
+pub(crate) fn shorten(text: &str, characters_max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= characters_max {
         return line;
@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        assert_eq!(beginning("  a\n b  ", 80), "a b");
-        assert_eq!(beginning("日本語", 2), "日…");
+        assert_eq!(shorten("  a\n b  ", 80), "a b");
+        assert_eq!(shorten("日本語", 2), "日…");
     }
 }

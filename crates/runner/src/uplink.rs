@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
-use crate::runner::LinkCommand;
+use crate::runner::{LinkCommand, RunnerError};
 use crate::session::RunnerContext;
 use handshake::{DEFLATE, WelcomedLink};
 
@@ -93,11 +93,6 @@ pub struct UplinkStatus {
     pub failure_code: Option<ErrorCode>,
 }
 
-/// Why the one link of `qd up` did not come to be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct HandshakeError(String);
-
 /// Why there is no link any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LinkEndReason {
@@ -139,16 +134,16 @@ impl SharedUplinkStatus {
 
 impl UplinkTask {
     /// Says hello on the one link of `qd up`.
-    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<WelcomedLink, HandshakeError> {
+    pub(crate) async fn welcome(&self, link: LinkEnd) -> Result<WelcomedLink, RunnerError> {
         match self.handshake(link, &[]).await {
             Ok(welcomed) => {
                 self.status.is_up();
                 Ok(welcomed)
             }
             Err(LinkEndReason::Lost(reason) | LinkEndReason::Refused(reason, _)) => {
-                Err(HandshakeError(reason))
+                Err(RunnerError::NoWelcome(reason))
             }
-            Err(LinkEndReason::Stopped) => Err(HandshakeError("the runner stops".to_owned())),
+            Err(LinkEndReason::Stopped) => Err(RunnerError::NoWelcome("the runner stops".to_owned())),
         }
     }
 

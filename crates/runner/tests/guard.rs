@@ -17,24 +17,23 @@ const MODES: [bool; 2] = [true, false];
 #[tokio::test]
 async fn exit_of_the_agent_takes_all_descendants_along() {
     for use_cgroup in MODES {
-        let scene = ProcessFixture::new(use_cgroup);
-        let agent = scene.script(&format!("{TREE} exit 3")).await;
+        let fixture = ProcessFixture::new(use_cgroup);
+        let agent = fixture.script(&format!("{TREE} exit 3")).await;
         assert_eq!(in_time(agent.exited()).await, ExitStatus::Code(3));
         // No polling: when the exit is told, everything is gone already.
-        assert_eq!(scene.survivors(), [0; 0]);
-        assert_eq!(scene.pids().len(), TREE_SIZE);
+        assert_eq!(fixture.survivors(), [0; 0]);
+        assert_eq!(fixture.pids().len(), TREE_SIZE);
     }
 }
 
 #[tokio::test]
 async fn sigkill_of_the_agent_takes_all_descendants_along() {
     for use_cgroup in MODES {
-        let scene = ProcessFixture::new(use_cgroup);
-        let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
-        scene.tree_runs().await;
+        let fixture = ProcessFixture::new(use_cgroup);
+        let agent = fixture.start_tree().await;
         signal(agent.pid(), Signal::KILL);
         assert_eq!(in_time(agent.exited()).await, ExitStatus::Signal(9));
-        assert_eq!(scene.survivors(), [0; 0]);
+        assert_eq!(fixture.survivors(), [0; 0]);
     }
 }
 
@@ -48,11 +47,11 @@ async fn sigkill_of_the_runner_kills_everything() {
         ("runner", stubborn.as_str()),
         ("runner-without-cgroup", stubborn.as_str()),
     ] {
-        let scene = ProcessFixture::new(role == "runner");
+        let fixture = ProcessFixture::new(role == "runner");
         let mut runner = Command::new(HELPER)
             .args([role, "sh", "-c", &format!("{tree} exec sleep 60")])
-            .env("PIDS", scene.pid_file())
-            .env("QD_TEST_TAG", &scene.tag)
+            .env("PIDS", fixture.pid_file())
+            .env("QD_TEST_TAG", &fixture.tag)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -60,12 +59,12 @@ async fn sigkill_of_the_runner_kills_everything() {
         BufReader::new(runner.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let agent: i32 = line.trim().parse().unwrap();
         let guard = parent_of(agent);
-        scene.tree_runs().await;
-        let is_stubborn = scene.pids().into_iter().all(ignores_sigterm);
-        assert_eq!(is_stubborn, tree != TREE, "{:?}", scene.pids());
+        fixture.tree_runs().await;
+        let is_stubborn = fixture.pids().into_iter().all(ignores_sigterm);
+        assert_eq!(is_stubborn, tree != TREE, "{:?}", fixture.pids());
         runner.kill().unwrap();
         runner.wait().unwrap();
-        eventually("all gone", || scene.survivors().is_empty() && !lives(agent) && !lives(guard)).await;
+        eventually("all gone", || fixture.survivors().is_empty() && !lives(agent) && !lives(guard)).await;
     }
 }
 
@@ -73,28 +72,26 @@ async fn sigkill_of_the_runner_kills_everything() {
 #[tokio::test]
 async fn a_stopped_agent_is_ended_all_the_same() {
     for use_cgroup in MODES {
-        let scene = ProcessFixture::new(use_cgroup);
-        let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
-        scene.tree_runs().await;
+        let fixture = ProcessFixture::new(use_cgroup);
+        let agent = fixture.start_tree().await;
         signal(agent.pid(), Signal::STOP);
         assert_eq!(in_time(agent.close(CloseMode::Graceful)).await, ExitStatus::Signal(9));
-        assert_eq!(scene.survivors(), [0; 0]);
+        assert_eq!(fixture.survivors(), [0; 0]);
     }
 }
 
 #[tokio::test]
 async fn sigkill_of_the_guard_kills_the_agent_and_the_runner_sweeps_up() {
     for use_cgroup in MODES {
-        let scene = ProcessFixture::new(use_cgroup);
-        let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
-        scene.tree_runs().await;
+        let fixture = ProcessFixture::new(use_cgroup);
+        let agent = fixture.start_tree().await;
         signal(parent_of(agent.pid()), Signal::KILL);
         assert_eq!(in_time(agent.exited()).await, ExitStatus::Unknown);
         eventually("the agent is gone", || !lives(agent.pid())).await;
         // Without a cgroup the sweep goes by the environment, which one of the tree has dropped.
         let out_of_reach = if use_cgroup && cgroups_allowed() { 0 } else { 1 };
-        eventually("the rest is gone", || scene.survivors().len() == out_of_reach).await;
-        for pid in scene.survivors() {
+        eventually("the rest is gone", || fixture.survivors().len() == out_of_reach).await;
+        for pid in fixture.survivors() {
             signal(pid, Signal::KILL);
         }
     }
@@ -103,25 +100,23 @@ async fn sigkill_of_the_guard_kills_the_agent_and_the_runner_sweeps_up() {
 #[tokio::test]
 async fn sigterm_to_the_guard_kills_everything() {
     for request in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let scene = ProcessFixture::new(false);
-        let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
-        scene.tree_runs().await;
+        let fixture = ProcessFixture::new(false);
+        let agent = fixture.start_tree().await;
         signal(parent_of(agent.pid()), request);
         assert_eq!(in_time(agent.exited()).await, ExitStatus::Signal(9));
-        assert_eq!(scene.survivors(), [0; 0]);
+        assert_eq!(fixture.survivors(), [0; 0]);
     }
 }
 
 #[tokio::test]
 async fn dropping_the_handle_kills_everything() {
     for use_cgroup in MODES {
-        let scene = ProcessFixture::new(use_cgroup);
-        let agent = scene.script(&format!("{TREE} exec sleep 60")).await;
-        scene.tree_runs().await;
+        let fixture = ProcessFixture::new(use_cgroup);
+        let agent = fixture.start_tree().await;
         let exited = agent.exited();
         drop(agent);
         assert_eq!(in_time(exited).await, ExitStatus::Signal(9));
-        assert_eq!(scene.survivors(), [0; 0]);
+        assert_eq!(fixture.survivors(), [0; 0]);
     }
 }
 
@@ -134,21 +129,21 @@ async fn processes_that_keep_forking_are_caught() {
                 (while :; do setsid sleep 0.05 & wait; done) & done; wait' & ";
     for use_cgroup in MODES {
         for forker in [hopper, bomb] {
-            let scene = ProcessFixture::new(use_cgroup);
-            let agent = scene.script(&format!("{forker} sleep 0.2; exit 5")).await;
+            let fixture = ProcessFixture::new(use_cgroup);
+            let agent = fixture.script(&format!("{forker} sleep 0.2; exit 5")).await;
             assert_eq!(in_time(agent.exited()).await, ExitStatus::Code(5));
-            assert_eq!(scene.survivors(), [0; 0]);
+            assert_eq!(fixture.survivors(), [0; 0]);
         }
     }
 }
 
 #[tokio::test]
 async fn orphans_are_reaped_while_the_agent_runs() {
-    let scene = ProcessFixture::new(false);
-    let agent = scene
+    let fixture = ProcessFixture::new(false);
+    let agent = fixture
         .script("for i in 1 2 3 4 5; do (setsid true &); done; echo $$ > \"$PIDS\"; exec sleep 60")
         .await;
-    eventually("the script is done", || scene.pids().len() == 1).await;
+    eventually("the script is done", || fixture.pids().len() == 1).await;
     let guard = parent_of(agent.pid());
     eventually("the agent is the guard's only child", || children_of(guard).into_keys().eq([agent.pid()]))
         .await;
@@ -156,9 +151,9 @@ async fn orphans_are_reaped_while_the_agent_runs() {
 
 #[tokio::test]
 async fn the_agent_gets_its_three_streams_and_nothing_else() {
-    let scene = ProcessFixture::new(true);
-    let _other = scene.script("exec sleep 60").await;
-    let agent = scene.script("exec sleep 60").await;
+    let fixture = ProcessFixture::new(true);
+    let _other = fixture.script("exec sleep 60").await;
+    let agent = fixture.script("exec sleep 60").await;
     let name = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     eventually("exec is done", || name(agent.pid()) == "sleep\n").await;
     // The dynamic linker has files open for a moment.
@@ -171,8 +166,8 @@ async fn the_agent_gets_its_three_streams_and_nothing_else() {
 
 #[tokio::test]
 async fn the_guard_is_small() {
-    let scene = ProcessFixture::new(true);
-    let agent = scene.script("exec sleep 60").await;
+    let fixture = ProcessFixture::new(true);
+    let agent = fixture.script("exec sleep 60").await;
     let status = std::fs::read_to_string(format!("/proc/{}/status", parent_of(agent.pid()))).unwrap();
     let value = |key: &str| {
         let line = status.lines().find(|line| line.starts_with(key)).unwrap();
@@ -184,8 +179,8 @@ async fn the_guard_is_small() {
 
 #[tokio::test]
 async fn a_guard_leaves_neither_itself_nor_a_cgroup_behind() {
-    let scene = ProcessFixture::new(true);
-    let agent = scene.script("cat /proc/self/cgroup >&2; read line").await;
+    let fixture = ProcessFixture::new(true);
+    let agent = fixture.script("cat /proc/self/cgroup >&2; read line").await;
     let guard = parent_of(agent.pid());
     agent.stdin().close();
     in_time(agent.exited()).await;

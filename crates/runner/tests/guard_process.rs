@@ -33,8 +33,8 @@ async fn exit_codes_and_signals_are_reported() {
 
 #[tokio::test]
 async fn lines_go_in_and_come_out() {
-    let scene = ProcessFixture::new(true);
-    let mut agent = scene.script("exec cat").await;
+    let fixture = ProcessFixture::new(true);
+    let mut agent = fixture.script("exec cat").await;
     let mut reader = LineReader::new(agent.take_stdout().unwrap(), LINE_BYTES_MAX);
     let huge = "x".repeat(3_000_000);
     let sent: Vec<String> = ["{}".into(), "a\u{2028}b".into(), huge, "end".into()].into();
@@ -55,8 +55,8 @@ async fn lines_go_in_and_come_out() {
 
 #[tokio::test]
 async fn an_agent_that_does_not_read_fills_the_queue_and_blocks_nobody() {
-    let scene = ProcessFixture::new(true);
-    let agent = scene.script("exec sleep 60").await;
+    let fixture = ProcessFixture::new(true);
+    let agent = fixture.script("exec sleep 60").await;
     let message = Bytes::from(vec![b'x'; 1024 * 1024]);
     let mut taken = 0;
     let refused = loop {
@@ -86,9 +86,9 @@ async fn closing_is_as_gentle_as_the_agent_allows() {
         (obstinate, CloseMode::Graceful, ExitStatus::Signal(9), both, WAIT_MAX),
         (obstinate, CloseMode::Now, ExitStatus::Signal(9), Duration::ZERO, STDIN_GRACE),
     ] {
-        let scene = ProcessFixture::new(true);
-        let agent = scene.script(script).await;
-        eventually("the script runs", || scene.pids().len() == 1).await;
+        let fixture = ProcessFixture::new(true);
+        let agent = fixture.script(script).await;
+        eventually("the script runs", || fixture.pids().len() == 1).await;
         let start = Instant::now();
         assert_eq!(in_time(agent.close(how)).await, expected, "{script}");
         let took = start.elapsed();
@@ -98,12 +98,12 @@ async fn closing_is_as_gentle_as_the_agent_allows() {
 
 #[tokio::test]
 async fn the_last_stderr_lines_are_there_when_the_exit_is_told() {
-    let scene = ProcessFixture::new(true);
+    let fixture = ProcessFixture::new(true);
     // Several megabytes before them: the reader must never make the agent wait for anybody.
     let script = r#"head -c 5000000 /dev/zero >&2; echo >&2
         i=0; while [ $i -lt 60 ]; do echo "line $i" >&2; i=$((i+1)); done
         printf 'bad \377 byte\n' >&2; head -c 9000 /dev/zero | tr '\0' y >&2; printf '\nlast without end' >&2; exit 1"#;
-    let agent = scene.script(script).await;
+    let agent = fixture.script(script).await;
     assert_eq!(in_time(agent.exited()).await, ExitStatus::Code(1));
     let lines = agent.stderr().lines();
     let mut expected: Vec<String> = (13..60).map(|number| format!("line {number}")).collect();
@@ -113,8 +113,8 @@ async fn the_last_stderr_lines_are_there_when_the_exit_is_told() {
 
 #[tokio::test]
 async fn what_cannot_be_started_says_why() {
-    let scene = ProcessFixture::new(true);
-    let folder = scene.folder.path();
+    let fixture = ProcessFixture::new(true);
+    let folder = fixture.folder.path();
     let file = |name: &str, text: &str, mode: u32| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
@@ -133,11 +133,11 @@ async fn what_cannot_be_started_says_why() {
         (vec![no_interpreter], "the interpreter in its first line does not"),
         (vec!["true".into(), long], "are larger than the system allows"),
     ] {
-        let error = in_time(scene.spawn_with(program).start()).await.unwrap_err();
+        let error = in_time(fixture.spawn_with(program).start()).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
 
-    let mut spawn = scene.spawn_with(vec!["true".into()]);
+    let mut spawn = fixture.spawn_with(vec!["true".into()]);
     spawn.cwd = folder.join("missing");
     let error = spawn.clone().start().await.unwrap_err();
     assert!(matches!(error, SpawnError::WorkingDirectoryNotFound { .. }), "{error}");
@@ -155,8 +155,8 @@ async fn what_cannot_be_started_says_why() {
 
 #[tokio::test]
 async fn stats_tell_what_the_agent_uses() {
-    let scene = ProcessFixture::new(true);
-    let agent = scene.script("while :; do :; done").await;
+    let fixture = ProcessFixture::new(true);
+    let agent = fixture.script("while :; do :; done").await;
     eventually("it has used the processor", || agent.stats().cpu_ticks > 2).await;
     let stats = agent.stats();
     assert!(stats.alive && stats.rss_bytes > 100_000, "{stats:?}");
@@ -167,8 +167,8 @@ async fn stats_tell_what_the_agent_uses() {
 
 #[tokio::test]
 async fn the_environment_is_what_was_asked_for() {
-    let scene = ProcessFixture::new(true);
-    let mut spawn = scene.spawn_with(vec!["/usr/bin/env".into()]);
+    let fixture = ProcessFixture::new(true);
+    let mut spawn = fixture.spawn_with(vec!["/usr/bin/env".into()]);
     spawn.environment.inherit = qd_runner::process::InheritedVariables::Only(vec!["PATH".into()]);
     let mut agent = spawn.start().await.unwrap();
     let mut reader = LineReader::new(agent.take_stdout().unwrap(), LINE_BYTES_MAX);

@@ -19,24 +19,24 @@ async fn the_next_runner_ends_what_a_dead_one_left() {
     let living_agent = first_pid(&mut living_runner);
 
     // The test process plays the next runner, so the abandoned one must be another process.
-    let scene = ProcessFixture::new(false);
+    let fixture = ProcessFixture::new(false);
     let escape = r#"setsid sh -c 'echo $$ >> "$PIDS"; exec sleep 60' & exec sleep 60"#;
     let mut runner = Command::new(HELPER)
         .args(["runner-without-cgroup", "sh", "-c", escape])
-        .env("PIDS", scene.pid_file())
-        .env("QD_TEST_TAG", &scene.tag)
+        .env("PIDS", fixture.pid_file())
+        .env("QD_TEST_TAG", &fixture.tag)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let agent = first_pid(&mut runner);
-    eventually("the escapee runs", || scene.pids().len() == 1).await;
+    eventually("the escapee runs", || fixture.pids().len() == 1).await;
     // Stopped first, so that the runner cannot notice that its guard dies.
     signal(i32::try_from(runner.id()).unwrap(), Signal::STOP);
     signal(parent_of(agent), Signal::KILL);
     runner.kill().unwrap();
     runner.wait().unwrap();
     eventually("the agent died with its guard", || !lives(agent)).await;
-    let escapee = scene.pids()[0];
+    let escapee = fixture.pids()[0];
     assert!(lives(escapee), "nobody was there to kill it");
 
     // There may be more: the machine is not ours alone.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::json_socket::{JsonSocket, deref_to_socket};
@@ -75,6 +76,15 @@ impl Mux {
     pub async fn refused(&mut self, command: Value) -> String {
         let response = self.call(command.clone()).await;
         assert_eq!(response["success"], false, "{}\n→ {}", short(&command), short(&response));
+        assert!(response["code"].is_string(), "a refusal has a code: {}", short(&response));
+        response["error"].as_str().expect("a refusal says why").to_owned()
+    }
+
+    /// The same, for a command that must fail with this code.
+    pub async fn refused_as(&mut self, code: ErrorCode, command: Value) -> String {
+        let response = self.call(command.clone()).await;
+        assert_eq!(response["success"], false, "{}\n→ {}", short(&command), short(&response));
+        assert_eq!(response["code"], code.as_str(), "{}\n→ {}", short(&command), short(&response));
         response["error"].as_str().expect("a refusal says why").to_owned()
     }
 

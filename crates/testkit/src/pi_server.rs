@@ -69,6 +69,7 @@ impl PiClient {
     pub async fn refused(&mut self, command: Value) -> String {
         let response = self.call(command.clone()).await;
         assert_eq!(response["success"], false, "{}\n→ {}", short(&command), short(&response));
+        assert!(response["code"].is_string(), "a refusal has a code: {}", short(&response));
         response["error"].as_str().expect("a refusal says why").to_owned()
     }
 

@@ -113,10 +113,14 @@ pub struct RunnerWelcome {
     pub compression: Option<String>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[ts(optional_fields)]
 pub struct RefusedSession {
     pub session_id: String,
     pub reason: String,
+    /// Absent from hubs older than the codes.
+    pub code: Option<ErrorCode>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]

@@ -1956,7 +1956,11 @@ follow_up: Array<string>, };
 
 export type QueueState = { steering: Array<string>, follow_up: Array<string>, };
 
-export type RefusedSession = { session_id: string, reason: string, };
+export type RefusedSession = { session_id: string, reason: string,
+/**
+ * Absent from hubs older than the codes.
+ */
+code?: ErrorCode, };
 
 export type RemovedPerson = { username: string, };
 

@@ -109,25 +109,22 @@ fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Something that was done to the hub itself.
-#[derive(Default)]
-pub(crate) struct AuditedAction<'a> {
-    /// `login`, `person`, `token` or `host`.
-    pub(crate) kind: &'static str,
-    pub(crate) principal: Option<&'a str>,
-    pub(crate) ok: Option<bool>,
-    pub(crate) summary: String,
-}
-
 impl Hub {
-    /// Notes what was done. It is done whether that can be stored or not.
-    pub(crate) async fn note_deed(&self, deed: AuditedAction<'_>) {
+    /// Notes what somebody did to the hub itself, as a `kind` such as `login` or `person`. It is done whether that can be
+    /// stored or not.
+    pub(crate) async fn note_action(
+        &self,
+        kind: &str,
+        principal: Option<&str>,
+        ok: Option<bool>,
+        summary: String,
+    ) {
         let row = AuditRow {
             ts: now_ms(),
-            kind: deed.kind.to_owned(),
-            principal: deed.principal.map(|name| cut(name, NAME_CHARS_MAX)),
-            ok: deed.ok,
-            summary: Some(cut(&deed.summary, SUMMARY_CHARS_MAX)),
+            kind: kind.to_owned(),
+            principal: principal.map(|name| cut(name, NAME_CHARS_MAX)),
+            ok,
+            summary: Some(cut(&summary, SUMMARY_CHARS_MAX)),
             ..AuditRow::default()
         };
         self.put_audit(row).await;

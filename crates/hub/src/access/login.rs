@@ -19,10 +19,9 @@ use qd_store::PersonRow;
 use qd_wire::people::{LoginAnswer, LoginRequest};
 use qd_wire::{CodedError, ErrorCode};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{self, COOKIE_NAME};
 use crate::hub::Hub;
-use crate::rest::runners::read_body;
+use crate::rest::request::read_json;
 use crate::server::Server;
 use crate::server::listen::Peer;
 use crate::server::router::{failed, failed_as, failed_with, no_randomness};
@@ -107,7 +106,10 @@ pub(crate) async fn login(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let LoginRequest { username, password } = match read_request(body).await {
+    // The parser's own words may repeat what was sent.
+    let read =
+        read_json(body, |_| "The body must be {\"username\":\"…\",\"password\":\"…\"}".to_owned()).await;
+    let LoginRequest { username, password } = match read {
         Ok(request) => request,
         Err(error) => return failed_with(&error),
     };
@@ -137,21 +139,14 @@ pub(crate) async fn login(
             let headers = [(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())];
             (headers, Json(LoginAnswer { access_token: token })).into_response()
         }
-        Ok(None) => no_randomness(),
+        Ok(None) => failed_with(&no_randomness()),
         Err(error) => failed(ErrorCode::StoreUnavailable, &format!("The login cannot be stored: {error}")),
     }
 }
 
-async fn read_request(body: Body) -> Result<LoginRequest, CodedError> {
-    let body = read_body(body).await?;
-    // The parser's own words may repeat what was sent.
-    serde_json::from_slice(&body)
-        .map_err(|_| CodedError::invalid("The body must be {\"username\":\"…\",\"password\":\"…\"}"))
-}
-
 async fn note(hub: &Hub, username: Option<&str>, ok: bool, peer: &str) {
     let summary = format!("from {peer}");
-    hub.note_deed(AuditedAction { kind: "login", principal: username, ok: Some(ok), summary }).await;
+    hub.note_action("login", username, Some(ok), summary).await;
 }
 
 /// What the list of logins shows.

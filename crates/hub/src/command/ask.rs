@@ -7,7 +7,7 @@ use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandName;
 use qd_wire::link::LinkLine;
 use qd_wire::{CodedError, ErrorCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -49,29 +49,34 @@ impl CommandSender {
     }
 }
 
-/// An answer, as far as a face needs it.
-#[derive(Debug, Default, Deserialize)]
+/// An answer, as far as a face needs it, and as JSON what a command over HTTP is answered with.
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CommandAnswer {
     pub(crate) success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// Beside every error: where an answer enters the hub it gets one if its runner knows none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<ErrorCode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session_version: Option<u64>,
     /// The runner had the outcome already.
-    #[serde(deserialize_with = "flag")]
+    #[serde(deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) replayed: bool,
     /// Nobody can know whether the command took effect.
-    #[serde(deserialize_with = "flag")]
+    #[serde(deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) indeterminate: bool,
     /// Its time was over before it was done.
-    #[serde(deserialize_with = "flag")]
+    #[serde(deserialize_with = "flag", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) timed_out: bool,
     /// The link to its runner ended before the answer came: when it is back it can be asked again.
     #[serde(skip)]
     pub(crate) link_lost: bool,
-    pub(crate) session_id: Option<String>,
     /// The runner that answered, or should have.
     #[serde(skip)]
     pub(crate) runner_id: Option<Arc<str>>,

@@ -2,16 +2,15 @@
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Json, Response};
-use http::{HeaderMap, Uri};
+use axum::response::Json;
 use qd_store::{AUDIT_PAGE_ROWS_MAX, AuditQuery, AuditRow};
-use qd_wire::ErrorCode;
+use qd_wire::CodedError;
 use qd_wire::command_table::Permission;
 use qd_wire::people::{AuditData, AuditEntry};
 use serde::Deserialize;
 
+use crate::rest::request::{RestResult, Viewer};
 use crate::server::Server;
-use crate::server::router::{check_access, failed, refused, unavailable};
 
 const LIMIT_DEFAULT: usize = 100;
 
@@ -28,17 +27,11 @@ pub(crate) struct AuditParameters {
 /// `GET /api/audit`: what was done in sessions, and one's own deeds; everything for those who manage.
 pub(crate) async fn list(
     State(server): State<Server>,
+    Viewer(principal): Viewer,
     wanted: Result<Query<AuditParameters>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_access(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    let Ok(Query(wanted)) = wanted else {
-        return failed(ErrorCode::InvalidRequest, "'before' and 'limit' must be whole numbers");
-    };
+) -> RestResult<Json<AuditData>> {
+    let Query(wanted) =
+        wanted.map_err(|_| CodedError::invalid("'before' and 'limit' must be whole numbers"))?;
     let limit = wanted.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, AUDIT_PAGE_ROWS_MAX);
     let is_manager = principal.permissions.contains(Permission::Manage);
     let query = AuditQuery {
@@ -50,14 +43,10 @@ pub(crate) async fn list(
         before: wanted.before,
         limit,
     };
-    match server.hub.store.audit(query).await {
-        Ok(rows) => {
-            // A full page may be the last; the next one is empty then.
-            let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.id);
-            Json(AuditData { entries: rows.into_iter().map(entry).collect(), next }).into_response()
-        }
-        Err(error) => unavailable(&error),
-    }
+    let rows = server.hub.store.audit(query).await?;
+    // A full page may be the last; the next one is empty then.
+    let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.id);
+    Ok(Json(AuditData { entries: rows.into_iter().map(entry).collect(), next }))
 }
 
 fn entry(row: AuditRow) -> AuditEntry {

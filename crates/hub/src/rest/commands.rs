@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Json, Response};
-use http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Json};
+use http::StatusCode;
 use qd_wire::{CodedError, ErrorCode};
-use serde::Serialize;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::access::principals::Principal;
@@ -16,83 +14,26 @@ use crate::command::ask::{CommandAnswer, CommandSender, ask, cancel_asked};
 use crate::command::head::{read_body_head, read_fields};
 use crate::command::{Command, spec_of};
 use crate::hub::Hub;
+use crate::rest::request::{Caller, RestResult};
 use crate::server::Server;
-use crate::server::router::{check_known, failed, failed_with, refused};
 
 /// The greatest body; a file of the greatest size that one write takes fits, as base64.
 const BODY_BYTES_MAX: usize = 48 << 20;
 
-/// An answer as JSON.
-#[derive(Serialize)]
-struct CommandReply {
-    success: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<ErrorCode>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_version: Option<u64>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    replayed: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    indeterminate: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    timed_out: bool,
-}
-
 /// `POST /api/commands`: the body is a canonical command with its `cmd`, as on `/ws/mux`. A command that failed is an
 /// answer too: 200 with `success: false`.
-pub(crate) async fn run(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let hub = &server.hub;
-    let principal = match check_known(hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    let bytes = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let text = format!("The body cannot be read, or is longer than {BODY_BYTES_MAX} bytes: {error}");
-            return failed(ErrorCode::TooLarge, &text);
-        }
-    };
-    let command = match read(&bytes) {
-        Ok(command) => command,
-        Err(error) => return failed_with(&error),
-    };
-    let answer = match command {
-        Ok(command) => ask_and_wait(hub, &principal, command).await,
+pub(crate) async fn run(State(server): State<Server>, Caller(principal): Caller, body: Body) -> RestResult {
+    let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
+        let text = format!("The body cannot be read, or is longer than {BODY_BYTES_MAX} bytes: {error}");
+        ErrorCode::TooLarge.with(text)
+    })?;
+    let answer = match read(&bytes)? {
+        Ok(command) => ask_and_wait(&server.hub, &principal, command).await,
         Err(error) => CommandAnswer::failure(error),
     };
     let is_forbidden = answer.failed_with(ErrorCode::PermissionDenied);
     let status = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::OK };
-    let CommandAnswer {
-        success,
-        data,
-        error,
-        code,
-        session_id,
-        session_version,
-        replayed,
-        indeterminate,
-        timed_out,
-        ..
-    } = answer;
-    let answer = CommandReply {
-        success,
-        data,
-        error,
-        code,
-        session_id,
-        session_version,
-        replayed,
-        indeterminate,
-        timed_out,
-    };
-    (status, Json(answer)).into_response()
+    Ok((status, Json(answer)).into_response())
 }
 
 /// A command that can be asked for over HTTP, or why its address or conditions cannot be read, which is an answer. The

@@ -11,20 +11,19 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use http::{HeaderMap, Uri};
 use qd_core::time::iso_8601;
 use qd_link::clock::now_ms;
 use qd_wire::data::SessionSummary;
-use qd_wire::{ErrorCode, Message};
+use qd_wire::{CodedError, Message};
 use serde::Deserialize;
 
 use crate::hub::Hub;
 use crate::rest::messages::no_session;
-use crate::server::router::{check_access, failed, refused, unavailable};
+use crate::rest::request::{RestResult, Viewer};
 
 /// Where the file is opened on the hub's own address after all, it is nobody's page and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
@@ -73,23 +72,13 @@ impl ExportFormat {
 /// `GET /api/sessions/{session_id}/export`
 pub(crate) async fn export(
     State(hub): State<Arc<Hub>>,
+    _: Viewer,
     Path(session_id): Path<String>,
     wanted: Result<Query<ExportQuery>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    if let Err(refusal) = check_access(&hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
+) -> RestResult {
     let format = wanted.ok().and_then(|Query(wanted)| ExportFormat::parse(wanted.format.as_deref()));
-    let Some(format) = format else {
-        return failed(ErrorCode::InvalidRequest, "'format' must be 'html', 'json' or 'md'");
-    };
-    let session = match hub.store.session(&session_id).await {
-        Ok(Some(row)) => hub.summary(row),
-        Ok(None) => return no_session(),
-        Err(error) => return unavailable(&error),
-    };
+    let format = format.ok_or_else(|| CodedError::invalid("'format' must be 'html', 'json' or 'md'"))?;
+    let session = hub.summary(hub.store.session(&session_id).await?.ok_or_else(no_session)?);
     let now = now_ms();
     let headers = [
         (CONTENT_TYPE, format.mime().to_owned()),
@@ -97,7 +86,7 @@ pub(crate) async fn export(
         (CONTENT_SECURITY_POLICY, POLICY.to_owned()),
     ];
     let export = Export { hub, session, format, exported_at: now, after: None, stage: ExportStage::Head };
-    (headers, Body::from_stream(export.into_stream())).into_response()
+    Ok((headers, Body::from_stream(export.into_stream())).into_response())
 }
 
 /// The title as far as every system takes it, and the day.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::{IntoResponse, Json};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
+use http::StatusCode;
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, StatusCode, Uri};
 use qd_wire::command_table::CommandName;
 use qd_wire::service::{Encoding, FsReadData, FsUploadData};
 use qd_wire::{CodedError, ErrorCode};
@@ -24,8 +24,9 @@ use crate::access::principals::Principal;
 use crate::command::Command;
 use crate::hub::Hub;
 use crate::rest::commands::ask_and_wait;
+use crate::rest::request::{Caller, RestError, RestResult};
 use crate::server::Server;
-use crate::server::router::{check_known, failed, failed_as, failed_with, no_randomness, refused};
+use crate::server::router::no_randomness;
 
 /// Bytes of one piece of an upload.
 const PIECE_BYTES: usize = 512 << 10;
@@ -42,29 +43,21 @@ pub(crate) struct FileQuery {
     inline: Option<bool>,
 }
 
-fn no_place() -> Response {
-    let error = "Name the file as 'path'; 'create_parents' and 'inline' must be true or false";
-    failed(ErrorCode::InvalidRequest, error)
+fn no_place(_: QueryRejection) -> CodedError {
+    CodedError::invalid("Name the file as 'path'; 'create_parents' and 'inline' must be true or false")
 }
 
 /// `GET /api/sessions/{session_id}/file?path=…`: the bytes of a file.
 pub(crate) async fn download(
     State(server): State<Server>,
+    Caller(principal): Caller,
     Path(session_id): Path<String>,
     place: Result<Query<FileQuery>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_known(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    let Ok(Query(place)) = place else { return no_place() };
+) -> RestResult {
+    let Query(place) = place.map_err(no_place)?;
     let reader = FileReader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
-    let first = match reader.page(0).await {
-        Ok(first) => first,
-        Err(error) => return failed_as(StatusCode::NOT_FOUND, &error),
-    };
+    let first = reader.page(0).await;
+    let first = first.map_err(|error| RestError::with_status(StatusCode::NOT_FOUND, &error))?;
     let size = first.0.size;
     let name = place.path.rsplit('/').next().unwrap_or("file");
     let safe: String = name
@@ -79,7 +72,7 @@ pub(crate) async fn download(
         (CONTENT_LENGTH, size.to_string()),
         (CONTENT_DISPOSITION, format!("{disposition}; filename=\"{safe}\"")),
     ];
-    (headers, Body::from_stream(pages(reader, first))).into_response()
+    Ok((headers, Body::from_stream(pages(reader, first))).into_response())
 }
 
 type FilePage = (FsReadData, Bytes);
@@ -136,28 +129,20 @@ impl FileReader {
 /// `PUT /api/sessions/{session_id}/file?path=…`: the body becomes the file, whole or not at all.
 pub(crate) async fn upload(
     State(server): State<Server>,
+    Caller(principal): Caller,
     Path(session_id): Path<String>,
     place: Result<Query<FileQuery>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
     body: Body,
-) -> Response {
-    let principal = match check_known(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    let Ok(Query(place)) = place else { return no_place() };
-    let Some(upload_id) = random_text(UPLOAD_ID_BYTES) else {
-        return no_randomness();
-    };
+) -> RestResult<Json<FsUploadData>> {
+    let Query(place) = place.map_err(no_place)?;
+    let upload_id = random_text(UPLOAD_ID_BYTES).ok_or_else(no_randomness)?;
     let writer = FileWriter { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
-    match writer.take(body).await {
-        Ok(done) => Json(done).into_response(),
-        Err(error) if matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::Denied) => {
-            failed_with(&error)
+    writer.take(body).await.map(Json).map_err(|error| {
+        if matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::Denied) {
+            return error.into();
         }
-        Err(error) => failed_as(StatusCode::CONFLICT, &error),
-    }
+        RestError::with_status(StatusCode::CONFLICT, &error)
+    })
 }
 
 struct FileWriter<'a> {

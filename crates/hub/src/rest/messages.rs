@@ -4,43 +4,43 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::{IntoResponse, Json};
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, StatusCode, Uri};
-use qd_wire::ErrorCode;
 use qd_wire::command_table::CommandName;
+use qd_wire::data::SessionSummary;
+use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::access::principals::Principal;
 use crate::command::Command;
 use crate::hub::Hub;
 use crate::rest::commands::ask_and_wait;
+use crate::rest::request::{Caller, RestError, RestResult, Viewer};
 use crate::server::Server;
-use crate::server::router::{
-    check_access, check_known, failed, failed_as, failed_with, refused, unavailable,
-};
+use crate::sessions::reads;
 
 const NO_SESSION: &str = "There is no such session; GET /api/sessions lists those there are";
 
-pub(crate) fn no_session() -> Response {
-    failed_with(&ErrorCode::SessionNotFound.with(NO_SESSION))
+pub(crate) fn no_session() -> CodedError {
+    ErrorCode::SessionNotFound.with(NO_SESSION)
+}
+
+/// `GET /api/sessions`
+pub(crate) async fn sessions(State(hub): State<Arc<Hub>>, _: Viewer) -> RestResult<Json<Value>> {
+    let sessions = reads::sessions(&hub).await?;
+    Ok(Json(json!({ "sessions": sessions })))
 }
 
 /// `GET /api/sessions/{session_id}`
 pub(crate) async fn session(
     State(hub): State<Arc<Hub>>,
+    _: Viewer,
     Path(session_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    if let Err(refusal) = check_access(&hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    match hub.store.session(&session_id).await {
-        Ok(Some(row)) => Json(hub.summary(row)).into_response(),
-        Ok(None) => no_session(),
-        Err(error) => unavailable(&error),
-    }
+) -> RestResult<Json<SessionSummary>> {
+    let row = hub.store.session(&session_id).await?.ok_or_else(no_session)?;
+    Ok(Json(hub.summary(row)))
 }
 
 #[derive(Deserialize)]
@@ -52,19 +52,12 @@ pub(crate) struct MessagesQuery {
 /// `GET /api/sessions/{session_id}/messages`
 pub(crate) async fn messages(
     State(server): State<Server>,
+    Caller(principal): Caller,
     Path(session_id): Path<String>,
     page: Result<Query<MessagesQuery>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_known(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    let Ok(Query(page)) = page else {
-        return failed(ErrorCode::InvalidRequest, "'before' and 'limit' must be whole numbers");
-    };
-    let MessagesQuery { before, limit } = page;
+) -> RestResult {
+    let invalid = |_| CodedError::invalid("'before' and 'limit' must be whole numbers");
+    let Query(MessagesQuery { before, limit }) = page.map_err(invalid)?;
     let command = Command::new(CommandName::GetMessages).on(session_id);
     let command = command.with("before", before).with("limit", limit);
     ask(&server.hub, &principal, command).await
@@ -87,18 +80,13 @@ pub(crate) struct SearchQuery {
 /// `GET /api/search`
 pub(crate) async fn search(
     State(server): State<Server>,
+    Caller(principal): Caller,
     wanted: Result<Query<SearchQuery>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_known(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
+) -> RestResult {
+    let invalid = |_| {
+        CodedError::invalid("Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers")
     };
-    let Ok(Query(wanted)) = wanted else {
-        let error = "Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers";
-        return failed(ErrorCode::InvalidRequest, error);
-    };
+    let Query(wanted) = wanted.map_err(invalid)?;
     let session_id = wanted.session_id.filter(|session_id| !session_id.is_empty());
     let command = Command::new(CommandName::Search)
         .with("query", wanted.q)
@@ -117,21 +105,21 @@ pub(crate) async fn search(
 }
 
 /// Asks, and gives the data of the answer as it came.
-async fn ask(hub: &Arc<Hub>, principal: &Principal, command: Command<'_>) -> Response {
+async fn ask(hub: &Arc<Hub>, principal: &Principal, command: Command<'_>) -> RestResult {
     let answer = ask_and_wait(hub, principal, command).await;
     let error = match (answer.failed(), answer.data) {
         (None, Some(data)) => {
-            return ([(CONTENT_TYPE, "application/json")], Box::<str>::from(data).into_string())
-                .into_response();
+            let json = Box::<str>::from(data).into_string();
+            return Ok(([(CONTENT_TYPE, "application/json")], json).into_response());
         }
         (None, None) => ErrorCode::Internal.with("The answer has no data"),
         (Some(error), _) => error,
     };
     if error.code == ErrorCode::SessionNotFound {
-        return no_session();
+        return Err(no_session().into());
     }
     if [ErrorCode::PermissionDenied, ErrorCode::StoreUnavailable].contains(&error.code) {
-        return failed_with(&error);
+        return Err(error.into());
     }
-    failed_as(StatusCode::BAD_REQUEST, &error)
+    Err(RestError::with_status(StatusCode::BAD_REQUEST, &error))
 }

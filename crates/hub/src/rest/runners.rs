@@ -3,28 +3,26 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Json, Response};
-use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
-use qd_core::encoding::from_hex;
+use qd_core::encoding::hash_from_hex;
 use qd_link::clock::now_ms;
 use qd_store::RunnerRow;
+use qd_wire::data::RunnersData;
 use qd_wire::fleet::{Invite, JoinRequest, Joined};
 use qd_wire::{CodedError, ErrorCode};
-use serde_json::json;
-use tokio::time::{Duration, timeout};
+use serde_json::{Value, json};
 
 use crate::access::authenticate::{self, Hash, KeyRefusal, has_key, is_plain_name};
 use crate::access::invites::{InviteError, InviteGrant, InviteRefusal};
+use crate::rest::request::{Manager, RestError, RestResult, read_json};
 use crate::runners::link::RunnerIdentity;
 use crate::server::Server;
 use crate::server::listen::Peer;
-use crate::server::router::{
-    check_owner, failed, failed_as, failed_with, no_randomness, refused, unavailable,
-};
+use crate::server::router::{failed, failed_with, no_randomness};
 use crate::server::upgrade::upgrade_runner;
 use crate::sessions::reads;
 
@@ -32,23 +30,20 @@ use crate::sessions::reads;
 const RUNNER_HEADER: &str = "x-qd-runner";
 /// They mean something else in the paths of this file.
 const RESERVED_NAMES: [&str; 4] = ["invites", "join", ".", ".."];
-/// A join names a runner and its machine; nothing in it is long.
-const BODY_BYTES_MAX: usize = 64 << 10;
-/// A body that is not here by then is not coming.
-const BODY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// What a runner may say of its machine in each field, in bytes; it is only shown.
 const DESCRIPTION_BYTES_MAX: usize = 256;
 
 /// `POST /api/runners/invites`
-pub(crate) async fn invite(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    let invite = match server.fleet.invites.issue(now_ms()) {
-        Ok(invite) => invite,
-        Err(error @ InviteError::TooMany) => return failed(ErrorCode::RateLimited, &error.to_string()),
-        Err(InviteError::NoRandomness) => return no_randomness(),
-    };
+pub(crate) async fn invite(
+    State(server): State<Server>,
+    _: Manager,
+    uri: Uri,
+    headers: HeaderMap,
+) -> RestResult<Json<Invite>> {
+    let invite = server.fleet.invites.issue(now_ms()).map_err(|error| match error {
+        InviteError::TooMany => ErrorCode::RateLimited.with(error.to_string()),
+        InviteError::NoRandomness => no_randomness(),
+    })?;
     let tls = server.hub.config.tls.as_ref();
     let code = match tls.filter(|tls| tls.is_pinned()) {
         Some(tls) => format!("{}.{}", invite.secret, tls.fingerprint()),
@@ -61,7 +56,7 @@ pub(crate) async fn invite(State(server): State<Server>, uri: Uri, headers: Head
     let command = format!("qd runner join {url} --code {code}");
     let fingerprint = tls.map(|tls| tls.fingerprint().to_string());
     tracing::info!(expires_at = invite.expires_at, "a runner may join with a new code");
-    Json(Invite { code, url, fingerprint, expires_at: invite.expires_at, command }).into_response()
+    Ok(Json(Invite { code, url, fingerprint, expires_at: invite.expires_at, command }))
 }
 
 /// `POST /api/runners/join`: the code is the permission.
@@ -69,20 +64,17 @@ pub(crate) async fn join(
     State(server): State<Server>,
     Extension(Peer(peer)): Extension<Peer>,
     body: Body,
-) -> Response {
-    let request = match read_join(body).await {
-        Ok(request) => request,
-        Err(error) => return failed_with(&error),
-    };
+) -> RestResult<Json<Joined>> {
+    let request = read_join(body).await?;
     let runner_id = request.join.runner_id.clone();
     match admit(&server, request).await {
         Ok(()) => {
             tracing::info!(%peer, runner_id, "a runner has joined");
-            Json(Joined { runner_id }).into_response()
+            Ok(Json(Joined { runner_id }))
         }
         Err(error) => {
             tracing::warn!(%peer, runner_id, reason = %error, "a join is refused");
-            failed_with(&error)
+            Err(error.into())
         }
     }
 }
@@ -93,20 +85,8 @@ struct JoinBody {
     key_hash: Hash,
 }
 
-/// The body of a call, which is short and comes soon.
-pub(crate) async fn read_body(body: Body) -> Result<Bytes, CodedError> {
-    let Ok(body) = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await else {
-        return Err(CodedError::invalid("The body did not come in time"));
-    };
-    body.map_err(|error| {
-        CodedError::invalid(format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))
-    })
-}
-
 async fn read_join(body: Body) -> Result<JoinBody, CodedError> {
-    let body = read_body(body).await?;
-    let join: JoinRequest = serde_json::from_slice(&body)
-        .map_err(|error| CodedError::invalid(format!("The body is no join request: {error}")))?;
+    let join: JoinRequest = read_json(body, |error| format!("The body is no join request: {error}")).await?;
     if !is_plain_name(&join.runner_id) {
         return Err(CodedError::invalid("'runner_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
     }
@@ -123,8 +103,7 @@ async fn read_join(body: Body) -> Result<JoinBody, CodedError> {
             )));
         }
     }
-    let key_hash: Option<Hash> = from_hex(&join.key_hash).and_then(|hash| hash.try_into().ok());
-    let key_hash = key_hash.ok_or_else(|| {
+    let key_hash = hash_from_hex(&join.key_hash).ok_or_else(|| {
         CodedError::invalid("'key_hash' must be the SHA-256 of the runner's key in 64 hex digits")
     })?;
     Ok(JoinBody { join, key_hash })
@@ -198,71 +177,49 @@ fn code_refused(refusal: InviteRefusal) -> CodedError {
 }
 
 /// `GET /api/runners`
-pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    match reads::runners(&server.hub).await {
-        Ok(runners) => Json(runners).into_response(),
-        Err(error) => unavailable(&error),
-    }
+pub(crate) async fn list(State(server): State<Server>, _: Manager) -> RestResult<Json<RunnersData>> {
+    Ok(Json(reads::runners(&server.hub).await?))
 }
 
 /// `POST /api/runners/{runner_id}/rotate`: the runner is told to make a new key.
 pub(crate) async fn rotate(
     State(server): State<Server>,
+    _: Manager,
     Path(runner_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    if let Err(response) = check_joined(&server, &runner_id).await {
-        return response;
-    }
-    if let Err(error) = server.hub.ask_rotation(&runner_id) {
-        return failed_as(StatusCode::CONFLICT, &error);
-    }
+) -> RestResult {
+    check_joined(&server, &runner_id).await?;
+    let asked = server.hub.ask_rotation(&runner_id);
+    asked.map_err(|error| RestError::with_status(StatusCode::CONFLICT, &error))?;
     tracing::info!(runner_id, "the runner is told to make a new key");
-    (StatusCode::ACCEPTED, Json(json!({ "runner_id": runner_id }))).into_response()
+    Ok((StatusCode::ACCEPTED, Json(json!({ "runner_id": runner_id }))).into_response())
 }
 
 /// `DELETE /api/runners/{runner_id}`: its key opens nothing any more, and it is cut off at once.
 pub(crate) async fn revoke(
     State(server): State<Server>,
+    _: Manager,
     Path(runner_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    if let Err(response) = check_joined(&server, &runner_id).await {
-        return response;
-    }
-    if let Err(error) = server.hub.store.revoke_runner(&runner_id, now_ms()).await {
-        return unavailable(&error);
-    }
+) -> RestResult<Json<Value>> {
+    check_joined(&server, &runner_id).await?;
+    server.hub.store.revoke_runner(&runner_id, now_ms()).await?;
     server.hub.cut_off(&runner_id, "This runner was revoked; it has to join again with a new code");
     server.fleet.links.end(&runner_id);
     tracing::warn!(runner_id, "the runner is revoked and cut off");
-    Json(json!({ "runner_id": runner_id })).into_response()
+    Ok(Json(json!({ "runner_id": runner_id })))
 }
 
 /// Checks that there is a runner with a key; else the answer that says why there is nothing to do to it.
-async fn check_joined(server: &Server, runner_id: &str) -> Result<(), Response> {
+async fn check_joined(server: &Server, runner_id: &str) -> RestResult<()> {
     if server.fleet.local_runner_id.as_deref() == Some(runner_id) {
-        let error = "This is the hub's own runner; it has no key";
-        return Err(failed(ErrorCode::Conflict, error));
+        return Err(ErrorCode::Conflict.with("This is the hub's own runner; it has no key").into());
     }
-    match server.hub.store.runner(runner_id).await {
-        Ok(Some(row)) if row.revoked_at.is_none() => Ok(()),
-        Ok(Some(_)) => Err(failed(ErrorCode::Conflict, "The runner is revoked already")),
-        Ok(None) => {
-            Err(failed(ErrorCode::RunnerNotFound, "No runner of this name has joined; see 'qd runner ls'"))
+    match server.hub.store.runner(runner_id).await? {
+        Some(row) if row.revoked_at.is_none() => Ok(()),
+        Some(_) => Err(ErrorCode::Conflict.with("The runner is revoked already").into()),
+        None => {
+            let error = "No runner of this name has joined; see 'qd runner ls'";
+            Err(ErrorCode::RunnerNotFound.with(error).into())
         }
-        Err(error) => Err(unavailable(&error)),
     }
 }
 

@@ -2,10 +2,11 @@
 //! under a name.
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
-use axum::response::{IntoResponse, Json, Response};
+use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::response::{IntoResponse, Json};
+use http::StatusCode;
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, StatusCode, Uri};
+use http::request::Parts;
 use qd_link::clock::now_ms;
 use qd_store::{ACCESS_TOKENS_MAX, AccessTokenRow, TokenStored};
 use qd_wire::access::{AccessTokenInfo, AccessTokens, AddedAccessToken, NewAccessToken};
@@ -13,16 +14,13 @@ use qd_wire::command_table::Permission;
 use qd_wire::people::Permissions;
 use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{Hash, check_principal_name, hash, random_text, scopes};
 use crate::access::principals::{Access, Principal};
-use crate::rest::runners::read_body;
+use crate::rest::request::{Caller, RestError, RestResult, read_json};
 use crate::server::Server;
-use crate::server::router::{
-    check_known, failed, failed_as, failed_with, no_randomness, refused, unavailable,
-};
+use crate::server::router::no_randomness;
 
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
@@ -31,18 +29,14 @@ const DAYS_MAX: u32 = 3650;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// `GET /api/tokens`: one's own; all of them for those who manage.
-pub(crate) async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
-    let principal = match check_holder(&server, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
-    let tokens = match server.hub.store.access_tokens().await {
-        Ok(tokens) => tokens,
-        Err(error) => return unavailable(&error),
-    };
+pub(crate) async fn list(
+    State(server): State<Server>,
+    TokenHolder(principal): TokenHolder,
+) -> RestResult<Json<AccessTokens>> {
+    let tokens = server.hub.store.access_tokens().await?;
     let is_manager = principal.permissions.contains(Permission::Manage);
     let own = tokens.into_iter().filter(|token| is_manager || token.owner.as_deref() == principal.person());
-    Json(AccessTokens { tokens: own.map(info).collect() }).into_response()
+    Ok(Json(AccessTokens { tokens: own.map(info).collect() }))
 }
 
 fn info(token: AccessTokenRow) -> AccessTokenInfo {
@@ -57,23 +51,18 @@ fn info(token: AccessTokenRow) -> AccessTokenInfo {
 }
 
 /// `POST /api/tokens`: the answer is the only place where the token is ever shown.
-pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let principal = match check_holder(&server, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
+pub(crate) async fn add(
+    State(server): State<Server>,
+    TokenHolder(principal): TokenHolder,
+    body: Body,
+) -> RestResult {
     if let Access::Token(_) = principal.access {
         // It could give itself a longer life.
         let error = "Permission denied: a token cannot make tokens; log in with your password, or use the owner token";
-        return failed(ErrorCode::PermissionDenied, error);
+        return Err(ErrorCode::PermissionDenied.with(error).into());
     }
-    let wanted = match read_wanted(body, &principal).await {
-        Ok(wanted) => wanted,
-        Err(error) => return failed_with(&error),
-    };
-    let Some(token) = random_text(TOKEN_BYTES) else {
-        return no_randomness();
-    };
+    let wanted = read_wanted(body, &principal).await?;
+    let token = random_text(TOKEN_BYTES).ok_or_else(no_randomness)?;
     let (now, name) = (now_ms(), wanted.name.clone());
     let row = AccessTokenRow {
         name: wanted.name,
@@ -84,22 +73,22 @@ pub(crate) async fn add(State(server): State<Server>, uri: Uri, headers: HeaderM
         scopes: wanted.scopes.map(|scopes| words(&scopes)),
         expires_at: wanted.days.map(|days| now.saturating_add(i64::from(days) * DAY_MS)),
     };
-    match server.hub.store.put_access_token(row).await {
-        Ok(TokenStored::Added) => {
+    match server.hub.store.put_access_token(row).await? {
+        TokenStored::Added => {
             tracing::info!(name, "there is a new access token");
             note(&server, &principal, format!("added {name}")).await;
-            ([(CACHE_CONTROL, "no-store")], Json(AddedAccessToken { name, token })).into_response()
+            Ok(([(CACHE_CONTROL, "no-store")], Json(AddedAccessToken { name, token })).into_response())
         }
-        Ok(TokenStored::NameTaken) => {
+        TokenStored::NameTaken => {
             let error = "There is a token or a person of this name; take another name, or remove that one first ('qd token revoke')";
-            failed(ErrorCode::AlreadyExists, error)
+            Err(ErrorCode::AlreadyExists.with(error).into())
         }
-        Ok(TokenStored::TooMany) => {
+        TokenStored::TooMany => {
             let error =
                 format!("There are {ACCESS_TOKENS_MAX} tokens, which is the limit; remove some first");
-            failed_as(StatusCode::TOO_MANY_REQUESTS, &ErrorCode::LimitReached.with(error))
+            let error = ErrorCode::LimitReached.with(error);
+            Err(RestError::with_status(StatusCode::TOO_MANY_REQUESTS, &error))
         }
-        Err(error) => unavailable(&error),
     }
 }
 
@@ -110,12 +99,10 @@ fn words(scopes: &[Permission]) -> String {
 
 async fn read_wanted(body: Body, principal: &Principal) -> Result<NewAccessToken, CodedError> {
     let invalid = |error: String| CodedError::invalid(error);
-    let body = read_body(body).await?;
-    let wanted: NewAccessToken = serde_json::from_slice(&body).map_err(|error| {
-        invalid(format!(
-            "The body must be {{\"name\":…}}, with \"scopes\":[…] and \"days\":… if wanted: {error}"
-        ))
-    })?;
+    let wanted: NewAccessToken = read_json(body, |error| {
+        format!("The body must be {{\"name\":…}}, with \"scopes\":[…] and \"days\":… if wanted: {error}")
+    })
+    .await?;
     check_principal_name("name", &wanted.name)?;
     if wanted.days.is_some_and(|days| !(1..=DAYS_MAX).contains(&days)) {
         return Err(invalid(format!(
@@ -141,35 +128,24 @@ pub(crate) struct TokenOwnerQuery {
 /// with `?owner=` for those who manage that of a person, or if it is empty one of the hub's owner.
 pub(crate) async fn revoke(
     State(server): State<Server>,
+    TokenHolder(principal): TokenHolder,
     Path(name): Path<String>,
     Query(TokenOwnerQuery { owner }): Query<TokenOwnerQuery>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_holder(&server, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
+) -> RestResult<Json<Value>> {
     let owner = match owner {
         Some(owner) if Some(&*owner) != principal.person() => {
-            if let Err(error) = principal.rights().check("another's tokens", Permission::Manage) {
-                return failed_with(&error);
-            }
+            principal.rights().check("another's tokens", Permission::Manage)?;
             (!owner.is_empty()).then_some(owner)
         }
         _ => principal.person().map(str::to_owned),
     };
     if !may_revoke(&principal, &name) {
         let error = "Permission denied: a token can revoke only itself; log in with your password, or use the owner token";
-        return failed(ErrorCode::PermissionDenied, error);
+        return Err(ErrorCode::PermissionDenied.with(error).into());
     }
-    let hash = match server.hub.store.delete_access_token(owner.as_deref(), &name).await {
-        Ok(Some(hash)) => hash,
-        Ok(None) => {
-            return failed(ErrorCode::NotFound, "There is no token of this name; see 'qd token list'");
-        }
-        Err(error) => return unavailable(&error),
-    };
+    let hash = server.hub.store.delete_access_token(owner.as_deref(), &name).await?;
+    let no_token = || ErrorCode::NotFound.with("There is no token of this name; see 'qd token list'");
+    let hash = hash.ok_or_else(no_token)?;
     tracing::warn!(name, "the access token is revoked");
     note(&server, &principal, format!("revoked {name}")).await;
     if let Some(owner) = owner {
@@ -177,16 +153,16 @@ pub(crate) async fn revoke(
         if let Ok(hash) = Hash::try_from(hash) {
             server.hub.end_access(&hash);
         }
-        return Json(json!({ "name": name, "owner": owner })).into_response();
+        return Ok(Json(json!({ "name": name, "owner": owner })));
     }
     server.hub.revoke_access(&name);
     if let Err(error) = server.hub.faces.revoke(&server.hub, &name).await {
         let error = format!(
             "The token is revoked, but the commands of its bearer are still in the store: {error}; use another name next time"
         );
-        return failed(ErrorCode::StoreUnavailable, &error);
+        return Err(ErrorCode::StoreUnavailable.with(error).into());
     }
-    Json(json!({ "name": name })).into_response()
+    Ok(Json(json!({ "name": name })))
 }
 
 /// A token that fell into wrong hands must not lock its owner's other programs out. Whose token it is was looked at
@@ -199,17 +175,20 @@ fn may_revoke(principal: &Principal, name: &str) -> bool {
 }
 
 /// Somebody who has tokens: a person, or who manages.
-async fn check_holder(server: &Server, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Response> {
-    let principal = check_known(&server.hub, uri, headers).await.map_err(|refusal| refused(&refusal))?;
-    if principal.person().is_none()
-        && let Err(error) = principal.rights().check(uri.path(), Permission::Manage)
-    {
-        return Err(failed_with(&error));
+pub(crate) struct TokenHolder(Principal);
+
+impl FromRequestParts<Server> for TokenHolder {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> RestResult<Self> {
+        let Caller(principal) = Caller::from_request_parts(parts, server).await?;
+        if principal.person().is_none() {
+            principal.rights().check(parts.uri.path(), Permission::Manage)?;
+        }
+        Ok(Self(principal))
     }
-    Ok(principal)
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = AuditedAction { kind: "token", principal: Some(&principal.name), ok: Some(true), summary };
-    server.hub.note_deed(deed).await;
+    server.hub.note_action("token", Some(&principal.name), Some(true), summary).await;
 }

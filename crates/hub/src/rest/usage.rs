@@ -2,16 +2,15 @@
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse, Json, Response};
-use http::{HeaderMap, Uri};
+use axum::response::Json;
 use qd_core::time::{iso_8601, unix_ms};
 use qd_store::{USAGE_ROWS_MAX, UsageQuery};
+use qd_wire::CodedError;
 use qd_wire::rest::{UsageData, UsageRow, UsageSum};
-use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 
+use crate::rest::request::{RestResult, Viewer};
 use crate::server::Server;
-use crate::server::router::{check_access, failed, failed_with, refused, unavailable};
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
@@ -32,29 +31,17 @@ pub(crate) struct UsageParameters {
 /// `GET /api/usage`
 pub(crate) async fn usage(
     State(server): State<Server>,
+    _: Viewer,
     wanted: Result<Query<UsageParameters>, QueryRejection>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    if let Err(refusal) = check_access(&server.hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    let Ok(Query(wanted)) = wanted else {
-        return failed(ErrorCode::InvalidRequest, "'tz_offset_minutes' and 'limit' must be whole numbers");
-    };
-    let query = match read(wanted) {
-        Ok(query) => query,
-        Err(error) => return failed_with(&error),
-    };
-    match server.hub.store.usage(query).await {
-        Ok(found) => Json(UsageData {
-            rows: found.rows.into_iter().map(row).collect(),
-            total: sum(&found.total),
-            truncated: found.truncated.then_some(true),
-        })
-        .into_response(),
-        Err(error) => unavailable(&error),
-    }
+) -> RestResult<Json<UsageData>> {
+    let invalid = |_| CodedError::invalid("'tz_offset_minutes' and 'limit' must be whole numbers");
+    let Query(wanted) = wanted.map_err(invalid)?;
+    let found = server.hub.store.usage(read(wanted)?).await?;
+    Ok(Json(UsageData {
+        rows: found.rows.into_iter().map(row).collect(),
+        total: sum(&found.total),
+        truncated: found.truncated.then_some(true),
+    }))
 }
 
 fn read(wanted: UsageParameters) -> Result<UsageQuery, CodedError> {

@@ -18,7 +18,7 @@ const LINK_RESPONSE_PREFIX: &str = "{\"type\":\"response\",\"id\":\"";
 
 /// One line of a runner.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum LineHead<'a> {
     Event(EventHead<'a>),
     Response(ResponseHead<'a>),
     /// Anything else that has a `type`: hello, heartbeat, or of a later version.
@@ -51,12 +51,12 @@ pub(crate) struct ResponseHead<'a> {
 pub(crate) struct BadLine(String);
 
 /// Reads the head of one line (without its `\n`). `runner_id` is whose line it is, whatever the line says.
-pub(crate) fn parse<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
+pub(crate) fn parse<'a>(line: &'a str, runner_id: &str) -> Result<LineHead<'a>, BadLine> {
     if let Some(head) = parse_event_fast(line, runner_id) {
-        return Ok(Line::Event(head));
+        return Ok(LineHead::Event(head));
     }
     if let Some(head) = parse_response_fast(line, runner_id) {
-        return Ok(Line::Response(head));
+        return Ok(LineHead::Response(head));
     }
     parse_any(line, runner_id)
 }
@@ -260,7 +260,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonFields<'a> {
 #[serde(transparent)]
 struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
+fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<LineHead<'a>, BadLine> {
     let bad = |error: serde_json::Error| BadLine(error.to_string());
     let fields: JsonFields<'a> = serde_json::from_str(line).map_err(bad)?;
     let kind: Cow<'a, str> = text(&fields, "type")?.ok_or_else(|| BadLine("it has no type".to_owned()))?;
@@ -278,7 +278,7 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
                 &["session_id", "runner_id", "ts", "event"]
             };
             let (tail, head_end) = tail(&fields, order, &[], runner_id);
-            Ok(Line::Event(EventHead {
+            Ok(LineHead::Event(EventHead {
                 session_id,
                 body_at: body_at(&tail, head_end),
                 ts: fields.typed("ts").map_err(bad)?.unwrap_or(0),
@@ -291,14 +291,14 @@ fn parse_any<'a>(line: &'a str, runner_id: &str) -> Result<Line<'a>, BadLine> {
             let id = text(&fields, "id")?.ok_or_else(|| BadLine("a response without id".to_owned()))?;
             let order =
                 ["session_id", "runner_id", "ts", "cmd", "success", "data", "error", "session_version"];
-            Ok(Line::Response(ResponseHead {
+            Ok(LineHead::Response(ResponseHead {
                 id,
                 session_id: text(&fields, "session_id")?,
                 success: fields.typed("success").map_err(bad)?.unwrap_or(false),
                 tail: Cow::Owned(tail(&fields, &order, &["id"], runner_id).0),
             }))
         }
-        _ => Ok(Line::Other(kind)),
+        _ => Ok(LineHead::Other(kind)),
     }
 }
 

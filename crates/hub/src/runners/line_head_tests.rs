@@ -4,13 +4,13 @@ use super::*;
 
 const DELTA: &str = r#"{"type":"event","session_id":"s1","runner_id":"local","ts":17,"event":"stream.text_delta","message_id":"m1","delta":"hé\"","content_index":0}"#;
 
-fn slow(line: &str) -> Line<'_> {
+fn slow(line: &str) -> LineHead<'_> {
     parse_any(line, "local").unwrap()
 }
 
 #[test]
 fn a_usual_event_is_spliced_and_not_copied() {
-    let Line::Event(head) = parse(DELTA, "local").unwrap() else { panic!("not an event") };
+    let LineHead::Event(head) = parse(DELTA, "local").unwrap() else { panic!("not an event") };
     assert_eq!((&*head.session_id, head.ts, head.seq, &*head.event), ("s1", 17, None, "stream.text_delta"));
     assert!(matches!(head.tail, Cow::Borrowed(_)));
     let frame = format!("{}{}", std::str::from_utf8(EVENT_PREFIX).unwrap(), head.tail);
@@ -20,7 +20,7 @@ fn a_usual_event_is_spliced_and_not_copied() {
 #[test]
 fn any_order_is_read_and_brought_into_the_usual_one() {
     let line = r#"{"event":"agent.idle","x":[1,2],"seq":7,"ts":9,"session_id":"s\u00311","type":"event"}"#;
-    let Line::Event(head) = parse(line, "far").unwrap() else { panic!("not an event") };
+    let LineHead::Event(head) = parse(line, "far").unwrap() else { panic!("not an event") };
     assert_eq!((&*head.session_id, head.ts, head.seq, &*head.event), ("s11", 9, Some(7), "agent.idle"));
     assert_eq!(
         head.tail,
@@ -39,15 +39,15 @@ fn the_seq_of_a_resync_is_no_record_number() {
         ),
         (odd, r#""session_id":"s","runner_id":"r","ts":9,"event":"session.resync","seq":7,"resume":"gap"}"#),
     ] {
-        let Line::Event(head) = parse(line, "r").unwrap() else { panic!("not an event") };
+        let LineHead::Event(head) = parse(line, "r").unwrap() else { panic!("not an event") };
         assert_eq!((head.seq, &*head.event, &*head.tail), (None, "session.resync", tail));
-        assert_eq!(Line::Event(head), parse_any(line, "r").unwrap());
+        assert_eq!(LineHead::Event(head), parse_any(line, "r").unwrap());
     }
 }
 
 #[test]
 fn a_runner_speaks_for_itself_only() {
-    let Line::Event(head) = parse(DELTA, "own").unwrap() else { panic!("not an event") };
+    let LineHead::Event(head) = parse(DELTA, "own").unwrap() else { panic!("not an event") };
     assert!(head.tail.starts_with(r#""session_id":"s1","runner_id":"own","ts":17,"#), "{}", head.tail);
     assert!(!head.tail.contains("local"));
 }
@@ -56,11 +56,11 @@ fn a_runner_speaks_for_itself_only() {
 fn responses_keep_everything_but_the_id() {
     let tail = r#""session_id":"s1","runner_id":"local","ts":3,"cmd":"prompt","success":false,"error":"no"}"#;
     let line = format!(r#"{{"type":"response","id":"h12",{tail}"#);
-    let Line::Response(head) = parse(&line, "local").unwrap() else { panic!("not a response") };
+    let LineHead::Response(head) = parse(&line, "local").unwrap() else { panic!("not a response") };
     assert_eq!((&*head.id, head.session_id.as_deref(), head.success), ("h12", Some("s1"), false));
     assert_eq!(head.tail, tail);
     let shuffled = r#"{"success":true,"cmd":"get_state","id":"h1","type":"response","extra":1}"#;
-    let Line::Response(head) = parse(shuffled, "local").unwrap() else { panic!("not a response") };
+    let LineHead::Response(head) = parse(shuffled, "local").unwrap() else { panic!("not a response") };
     assert_eq!(head.tail, r#""runner_id":"local","cmd":"get_state","success":true,"extra":1}"#);
 }
 
@@ -75,7 +75,7 @@ fn what_is_no_line_is_refused() {
     {
         assert!(parse(line, "local").is_err(), "{line}");
     }
-    assert_eq!(parse(r#"{"type":"runner.hello"}"#, "x").unwrap(), Line::Other("runner.hello".into()));
+    assert_eq!(parse(r#"{"type":"runner.hello"}"#, "x").unwrap(), LineHead::Other("runner.hello".into()));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_fields_behind_a_head_are_what_a_view_would_read_there() {
         r#"{"event":"agent.idle","reason":"stop","ts":9,"seq":7,"session_id":"s\u00311","type":"event"}"#,
         r#"{"event":"agent.idle","ts":9,"seq":7,"session_id":"s","type":"event"}"#,
     ] {
-        let Line::Event(head) = parse(line, "local").unwrap() else { panic!("not an event") };
+        let LineHead::Event(head) = parse(line, "local").unwrap() else { panic!("not an event") };
         let text = format!("{}{}", std::str::from_utf8(EVENT_PREFIX).unwrap(), head.tail);
         let read_again = qd_core::record::Record::parse(&text).unwrap();
         assert_eq!(head.tail[head.body_at..], *read_again.rest, "{line}");

@@ -22,10 +22,10 @@ use crate::access::login::with_code;
 use crate::access::principals::Principal;
 use crate::hub::Hub;
 use crate::rest;
+use crate::rest::request::Viewer;
 use crate::rest::runners;
 use crate::server::upgrade::upgrade;
 use crate::server::{Server, assets, safe_headers};
-use crate::sessions::reads;
 
 /// Where the WebSockets are.
 const SOCKETS: &str = "/ws/";
@@ -90,8 +90,8 @@ pub(crate) fn unavailable(error: &StoreError) -> Response {
 }
 
 /// The operating system cannot make a secret now.
-pub(crate) fn no_randomness() -> Response {
-    failed(ErrorCode::Busy, "The system has no randomness; try again")
+pub(crate) fn no_randomness() -> CodedError {
+    ErrorCode::Busy.with("The system has no randomness; try again")
 }
 
 /// An error as JSON, with a status that a route had before its error had a code.
@@ -171,11 +171,6 @@ pub(crate) async fn check_permission(
     Ok(principal)
 }
 
-/// Checks that the request comes from somebody who manages people and machines.
-pub(crate) async fn check_owner(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
-    check_permission(hub, uri, headers, Permission::Manage).await
-}
-
 /// Whether the request has a token, right or wrong.
 pub(crate) fn has_token(uri: &Uri, headers: &HeaderMap) -> bool {
     authenticate::bearer(headers).is_some() || query_token(uri).is_some()
@@ -191,21 +186,8 @@ pub(crate) async fn check_access(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> R
     check_permission(hub, uri, headers, Permission::View).await
 }
 
-async fn mux(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    match check_access(&hub, request.uri(), request.headers()).await {
-        Ok(principal) => upgrade(hub, &principal, request),
-        Err(refusal) => refused(&refusal),
-    }
-}
-
-pub(crate) async fn sessions(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(refusal) = check_access(&hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    match reads::sessions(&hub).await {
-        Ok(sessions) => Json(json!({ "sessions": sessions })).into_response(),
-        Err(error) => unavailable(&error),
-    }
+async fn mux(State(hub): State<Arc<Hub>>, Viewer(principal): Viewer, request: Request) -> Response {
+    upgrade(hub, &principal, request)
 }
 
 /// `GET /healthz`

@@ -31,8 +31,8 @@ const SHORTENED_MAX: usize = 4;
 
 /// How old the oldest chunk of a full ring may get before those who have not taken it are left behind: when
 /// most have taken it, and when most have not.
-const PATIENCE_WITH_SLOW: Duration = Duration::from_millis(250);
-const PATIENCE_WITH_ALL: Duration = Duration::from_millis(500);
+const WAIT_FOR_SLOW: Duration = Duration::from_millis(250);
+const WAIT_FOR_ALL: Duration = Duration::from_millis(500);
 
 /// Chunks of whole WebSocket frames in order, shared by all subscribers.
 pub(crate) struct Ring {
@@ -198,7 +198,7 @@ impl Ring {
         let blockers = state.subscribers.iter().flatten().filter(|it| !it.lagged && it.next <= first).count();
         // Where most keep up, the rest is slow; where most do not, the publisher is too fast for anyone.
         let is_slow = blockers * 2 <= state.live;
-        let stall_timeout = if is_slow { PATIENCE_WITH_SLOW } else { PATIENCE_WITH_ALL };
+        let stall_timeout = if is_slow { WAIT_FOR_SLOW } else { WAIT_FOR_ALL };
         let deadline = (published_at + stall_timeout).min(now + link.left(now));
         state.is_awaited = deadline > now;
         state.is_awaited.then_some(deadline)

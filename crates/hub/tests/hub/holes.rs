@@ -3,8 +3,8 @@
 use qd_hub::Limits;
 use serde_json::json;
 
-use crate::hosts_support::{Host, trust};
-use crate::run_support::{output, place};
+use crate::hosts::support::{Host, trust};
+use crate::run::support::{output, place};
 use crate::support::{World, record, soon};
 
 /// An app reads nothing while a run writes far more than feed and sockets hold.

@@ -8,7 +8,7 @@ use qd_hub::{HubConfig, PushKey};
 use qd_testkit::push::{Browser, PushService};
 use serde_json::{Value, json};
 
-use crate::people::{add_person, call, log_in};
+use crate::access::people::{add_person, call, log_in};
 use crate::support::{Runner, TOKEN, World, answer, created, record, soon};
 
 const ALL: [&str; 4] = ["approval", "question", "done", "failed"];

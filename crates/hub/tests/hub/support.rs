@@ -18,10 +18,10 @@ use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const TOKEN: &str = "owner-token-of-the-tests";
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+    timeout(WAIT_MAX, future).await.unwrap_or_else(|_| panic!("in vain: {what}"))
 }
 
 /// A running hub with its store.

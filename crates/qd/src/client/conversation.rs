@@ -360,7 +360,7 @@ impl<'a> Conversation<'a> {
             }
             return;
         };
-        if let Some(text) = self.questions.overtaken(&line) {
+        if let Some(text) = self.questions.take_overtaken(&line) {
             self.notice_text(&harmless(&text));
             return;
         }

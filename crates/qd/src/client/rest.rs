@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::client::connection;
-use crate::error::{CliError, ErrorKind, Result};
+use crate::error::{CliError, ErrorKind, Result, refusal};
 use crate::settings::Settings;
 
 /// As much of an answer that is not ours as is worth showing.
@@ -101,14 +101,15 @@ impl RestClient {
 impl HttpRefusal {
     /// The refusal of a call made with the owner's token.
     pub(crate) fn into_error(self) -> CliError {
-        match self.status {
-            401 => CliError {
-                kind: ErrorKind::Refused,
+        match (self.status, self.code) {
+            (401, code) => CliError {
+                kind: ErrorKind::refused(code),
                 message: "the server refused the token (HTTP 401)".to_owned(),
                 hint: Some("pass a valid token with --token or QD_TOKEN".to_owned()),
             },
-            403 => CliError { kind: ErrorKind::Refused, message: self.reason, hint: None },
-            _ => CliError::failed(self.reason),
+            (403, code) => CliError { kind: ErrorKind::refused(code), message: self.reason, hint: None },
+            (_, Some(code)) => refusal(code.with(self.reason)),
+            (_, None) => CliError::failed(self.reason),
         }
     }
 }
@@ -185,6 +186,26 @@ mod tests {
     #[test]
     fn a_value_of_a_query_is_escaped() {
         assert_eq!(escape("a b&c=ä"), "a%20b%26c%3D%C3%A4");
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_code_and_its_exit_code() {
+        let cases = [
+            (401, Some(ErrorCode::NotLoggedIn), 1, "refused"),
+            (403, Some(ErrorCode::PermissionDenied), 1, "refused"),
+            (404, Some(ErrorCode::NotFound), 1, "failed"),
+            (503, Some(ErrorCode::StoreUnavailable), 3, "failed"),
+            (503, Some(ErrorCode::ShuttingDown), 3, "failed"),
+            (403, None, 1, "refused"),
+            (503, None, 1, "failed"),
+        ];
+        for (status, code, exit_code, kind) in cases {
+            let error = HttpRefusal { status, reason: "no".into(), code }.into_error();
+            let json = error.to_json();
+            let name = code.map_or(serde_json::Value::Null, |code| code.as_str().into());
+            assert_eq!((error.kind.exit_code(), &json["error"]["code"]), (exit_code, &name), "{status}");
+            assert_eq!(json["error"]["kind"], kind, "{status}");
+        }
     }
 
     #[test]

@@ -85,9 +85,9 @@ pub(crate) async fn follow(
     };
     let result = view.run().await;
     if raw.is_some() {
-        show(RESET)?;
+        write_terminal(RESET)?;
         if view.is_alternate {
-            show(LEAVE_ALTERNATE)?;
+            write_terminal(LEAVE_ALTERNATE)?;
         }
     }
     drop(raw);
@@ -139,7 +139,7 @@ impl TerminalView<'_> {
             };
             match wake {
                 TerminalWake::Update(update) => self.update(*update)?,
-                TerminalWake::Typed(Some(bytes)) => self.type_in(&bytes).await?,
+                TerminalWake::Typed(Some(bytes)) => self.send_keys(&bytes).await?,
                 TerminalWake::Typed(None) => {
                     is_input_open = false;
                     self.input_ended().await?;
@@ -199,13 +199,13 @@ impl TerminalView<'_> {
             self.is_alternate = terminal.alternate;
             if self.is_terminal {
                 // What the person had on the screen stays among the lines above.
-                show("\n".repeat(usize::from(terminal.rows)).as_bytes())?;
-                show(CLEAR)?;
-                show(terminal.scrollback.as_bytes())?;
-                show(terminal.screen.as_bytes())?;
+                write_terminal("\n".repeat(usize::from(terminal.rows)).as_bytes())?;
+                write_terminal(CLEAR)?;
+                write_terminal(terminal.scrollback.as_bytes())?;
+                write_terminal(terminal.screen.as_bytes())?;
             } else if !self.output.json {
-                show(terminal.scrollback.as_bytes())?;
-                show(terminal.screen.as_bytes())?;
+                write_terminal(terminal.scrollback.as_bytes())?;
+                write_terminal(terminal.screen.as_bytes())?;
             }
         }
         // Where records follow, the last of them says so, after everything else.
@@ -220,7 +220,7 @@ impl TerminalView<'_> {
     fn event(&mut self, event: Event) -> Result<()> {
         match event {
             Event::RunOutput { text, .. } => {
-                show(text.as_bytes())?;
+                write_terminal(text.as_bytes())?;
                 self.is_alternate = is_alternate_after(&text).unwrap_or(self.is_alternate);
             }
             Event::RunExited { exit_code, signal, error } => {
@@ -232,10 +232,10 @@ impl TerminalView<'_> {
         Ok(())
     }
 
-    async fn type_in(&mut self, bytes: &[u8]) -> Result<()> {
+    async fn send_keys(&mut self, bytes: &[u8]) -> Result<()> {
         match self.keys.take(bytes) {
             KeyInput::Text(text) if text.is_empty() => Ok(()),
-            KeyInput::Text(text) if !self.is_terminal => self.pass_on(text).await,
+            KeyInput::Text(text) if !self.is_terminal => self.send_all(text).await,
             KeyInput::Text(text) => {
                 self.send(Command::RunStdin(RunStdinParams { text, actor: Some("cli".to_owned()) })).await
             }
@@ -256,11 +256,11 @@ impl TerminalView<'_> {
             return Ok(());
         }
         let times = if self.is_line_open { 2 } else { 1 };
-        self.pass_on(END_OF_INPUT.repeat(times)).await
+        self.send_all(END_OF_INPUT.repeat(times)).await
     }
 
     /// What comes by a pipe arrives whole: the next piece waits until the program has room for this one.
-    async fn pass_on(&mut self, text: String) -> Result<()> {
+    async fn send_all(&mut self, text: String) -> Result<()> {
         self.is_line_open = !text.ends_with('\n');
         let params = RunStdinParams { text, actor: Some("cli".to_owned()) };
         let mut request = ClientRequest::session(self.attachment.session_id(), Command::RunStdin(params));
@@ -269,7 +269,7 @@ impl TerminalView<'_> {
                 return Err(CliError::unreachable("the connection was lost before all input was passed on"));
             };
             let call = async move { (client.call(&request).await, request) };
-            let (answer, again) = self.meanwhile(call).await?;
+            let (answer, again) = self.show_until(call).await?;
             let response = answer?;
             if response.success || self.ending.is_some() {
                 return Ok(());
@@ -283,13 +283,13 @@ impl TerminalView<'_> {
                 Some(ErrorCode::InputFull) => {}
                 _ => return Err(CallError::Refused(Box::new(response)).into()),
             }
-            self.meanwhile(tokio::time::sleep(RETRY)).await?;
+            self.show_until(tokio::time::sleep(RETRY)).await?;
             request = again;
         }
     }
 
     /// Shows what happens until something else is done.
-    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
+    async fn show_until<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
         tokio::pin!(work);
         loop {
             let update = tokio::select! {
@@ -311,10 +311,10 @@ impl TerminalView<'_> {
 
     /// Sends in the order of the keys. While the connection is lost nothing can be typed, and the bell says so.
     async fn send(&mut self, command: Command) -> Result<()> {
-        let Some(client) = self.attachment.client() else { return Ok(show(b"\x07")?) };
+        let Some(client) = self.attachment.client() else { return Ok(write_terminal(b"\x07")?) };
         match post(client, self.attachment.session_id(), command).await {
             Ok(()) => Ok(()),
-            Err(CallError::Closed(_)) => Ok(show(b"\x07")?),
+            Err(CallError::Closed(_)) => Ok(write_terminal(b"\x07")?),
             Err(error) => Err(error.into()),
         }
     }
@@ -343,7 +343,7 @@ fn is_alternate_after(text: &str) -> Option<bool> {
 }
 
 /// Prints what a run has written so far, or with `follow` goes on to its end.
-pub(crate) async fn print(output: &Output, mut attachment: Attachment, follow: bool) -> Result<()> {
+pub(crate) async fn print_run(output: &Output, mut attachment: Attachment, follow: bool) -> Result<()> {
     let mut until = None;
     loop {
         let update = tokio::select! {
@@ -359,7 +359,7 @@ pub(crate) async fn print(output: &Output, mut attachment: Attachment, follow: b
                 match event.payload {
                     EventPayload::Known(Event::RunOutput { text, .. }) if !output.json => {
                         // A person's terminal gets the colours, a file what was written.
-                        show(text.as_bytes())?;
+                        write_terminal(text.as_bytes())?;
                     }
                     EventPayload::Known(Event::RunExited { .. }) => return Ok(()),
                     EventPayload::Known(_) | EventPayload::Other(_) => {}
@@ -376,14 +376,14 @@ pub(crate) async fn print(output: &Output, mut attachment: Attachment, follow: b
 }
 
 /// To the terminal, at once.
-fn show(bytes: &[u8]) -> std::io::Result<()> {
+fn write_terminal(bytes: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
 /// Tells a run how large the window is where it is shown.
-pub(crate) async fn fit(client: &MuxClient, session_id: &str) -> Result<()> {
+pub(crate) async fn send_window_size(client: &MuxClient, session_id: &str) -> Result<()> {
     if let Some((cols, rows)) = window_size() {
         post(client, session_id, Command::RunResize(RunResizeParams { cols, rows })).await?;
     }

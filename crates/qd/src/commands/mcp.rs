@@ -9,12 +9,14 @@ mod tools;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use qd_wire::{CodedError, ErrorCode};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
     PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::json;
 
 use crate::arguments::McpArguments;
 use crate::error::{CliError, Result};
@@ -71,14 +73,19 @@ impl ServerHandler for McpServer {
         // What went wrong is for the agent to read, so it is a result and not an error of the protocol.
         let text = match tool.parameters(request.arguments.unwrap_or_default()) {
             Ok(parameters) => match self.backend.call(tool.cmd, parameters, &context.ct).await {
-                Ok(data) => (tool.text)(&data),
+                Ok(data) => (tool.text)(&data).map_err(|error| ErrorCode::Internal.with(error)),
                 Err(error) => Err(error),
             },
-            Err(error) => Err(error),
+            Err(error) => Err(CodedError::invalid(error)),
         };
         Ok(match text {
             Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]).into(),
-            Err(text) => CallToolResult::error(vec![ContentBlock::text(text)]).into(),
+            Err(error) => {
+                let structured = json!({ "error": error.message, "code": error.code });
+                let mut result = CallToolResult::error(vec![ContentBlock::text(error.message)]);
+                result.structured_content = Some(structured);
+                result.into()
+            }
         })
     }
 }

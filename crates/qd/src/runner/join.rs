@@ -68,7 +68,7 @@ pub(super) async fn run(
             before.restore(&settings.data_dir)?;
             Err(refused(refusal, &membership.runner_id))
         }
-        Ok(Err(refusal)) => Err(unanswered(CliError::failed(refusal.reason), &before)),
+        Ok(Err(refusal)) => Err(unanswered(refusal.into_error(), &before)),
         Err(error) if dial.has_reached() && error.kind != ErrorKind::Refused => {
             Err(unanswered(error, &before))
         }
@@ -279,7 +279,7 @@ fn refused(refusal: HttpRefusal, runner_id: &str) -> CliError {
         404 => "is this the address of a Quarterdeck hub, and of this version or newer?".to_owned(),
         _ => "`qd runner invite` where the hub runs makes a new code".to_owned(),
     };
-    CliError { kind: ErrorKind::Refused, message: refusal.reason, hint: Some(hint) }
+    CliError { kind: ErrorKind::refused(refusal.code), message: refusal.reason, hint: Some(hint) }
 }
 
 /// The data directory of a hub has sessions of its own, which no other hub could take over whole.

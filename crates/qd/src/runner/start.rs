@@ -27,7 +27,7 @@ use crate::server::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, serving_runtime};
 use crate::settings::{Environment, Settings};
 
 /// How often the connection is looked at, to say what changed.
-const LOOK: Duration = Duration::from_millis(300);
+const STATUS_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Serves until SIGTERM or SIGINT.
 pub(super) fn run(
@@ -98,22 +98,22 @@ impl RunnerProcess<'_> {
     async fn watch(&self, signals: &mut StopSignals, runner: &Runner) {
         let Membership { url, .. } = &self.membership;
         let rejoin = self.membership.rejoin_command();
-        let mut news = LinkChanges { url: url.clone(), rejoin, known: None };
-        let mut looks = tokio::time::interval(LOOK);
+        let mut changes = LinkChanges { url: url.clone(), rejoin, known: None };
+        let mut ticks = tokio::time::interval(STATUS_INTERVAL);
         loop {
             tokio::select! {
                 () = signals.recv() => return,
-                _ = looks.tick() => self.look(&mut news, &runner.status()),
+                _ = ticks.tick() => self.report_status(&mut changes, &runner.status()),
             }
         }
     }
 
     /// Says what has changed, here and to `qd runner status`.
-    fn look(&self, news: &mut LinkChanges, status: &UplinkStatus) {
-        if news.known.as_ref() != Some(status) {
+    fn report_status(&self, changes: &mut LinkChanges, status: &UplinkStatus) {
+        if changes.known.as_ref() != Some(status) {
             LinkState::of(status).write(&self.settings.data_dir);
         }
-        if let Some(line) = news.of(status).filter(|_| !self.ready_json) {
+        if let Some(line) = changes.line_for(status).filter(|_| !self.ready_json) {
             self.output.note(&line);
         }
     }
@@ -180,7 +180,7 @@ struct LinkChanges {
 }
 
 impl LinkChanges {
-    fn of(&mut self, status: &UplinkStatus) -> Option<String> {
+    fn line_for(&mut self, status: &UplinkStatus) -> Option<String> {
         let before = self.known.replace(status.clone());
         if before.as_ref() == Some(status) {
             return None;
@@ -212,20 +212,33 @@ mod tests {
 
     #[test]
     fn each_change_of_the_connection_is_said_once() {
-        let mut news =
+        let mut changes =
             LinkChanges { url: "https://deck".into(), rejoin: "qd runner join".into(), known: None };
         let up = |since| UplinkStatus { connected_since: Some(since), ..UplinkStatus::default() };
         let down =
             |reason: &str| UplinkStatus { last_failure: Some(reason.into()), ..UplinkStatus::default() };
-        assert_eq!(news.of(&UplinkStatus::default()), None);
-        assert!(news.of(&down("no route")).unwrap().starts_with("cannot connect to https://deck: no route;"));
-        assert_eq!(news.of(&down("no route")), None);
-        assert!(news.of(&up(1)).unwrap().starts_with("connected to https://deck"));
-        assert_eq!(news.of(&up(1)), None);
-        assert!(news.of(&down("cut\u{1b}")).unwrap().contains("lost (cut\u{fffd}); sessions keep running"));
+        assert_eq!(changes.line_for(&UplinkStatus::default()), None);
+        assert!(
+            changes
+                .line_for(&down("no route"))
+                .unwrap()
+                .starts_with("cannot connect to https://deck: no route;")
+        );
+        assert_eq!(changes.line_for(&down("no route")), None);
+        assert!(changes.line_for(&up(1)).unwrap().starts_with("connected to https://deck"));
+        assert_eq!(changes.line_for(&up(1)), None);
+        assert!(
+            changes
+                .line_for(&down("cut\u{1b}"))
+                .unwrap()
+                .contains("lost (cut\u{fffd}); sessions keep running")
+        );
         let revoked =
             UplinkStatus { failure_code: Some(ErrorCode::RunnerRevoked), ..down("no longer wanted") };
-        assert!(news.of(&revoked).unwrap().contains("type: qd runner join"));
-        assert!(news.of(&up(2)).is_some(), "a short loss between two looks is seen by the new beginning");
+        assert!(changes.line_for(&revoked).unwrap().contains("type: qd runner join"));
+        assert!(
+            changes.line_for(&up(2)).is_some(),
+            "a short loss between two ticks is seen by the new beginning"
+        );
     }
 }

@@ -134,7 +134,7 @@ impl PiServer<'_> {
             HubAndRunner::start(self.settings, self.environment, self.token, sockets, &stop).await?;
         let (face, stream) = tokio::io::duplex(STREAM_BYTES);
         hub_and_runner.join_face(face).await?;
-        let (teller, input_over) = oneshot::channel();
+        let (over_sender, input_over) = oneshot::channel();
         let mut stdio = tokio::spawn(stdio::bridge(
             BufReader::with_capacity(INPUT_BUFFER_BYTES, tokio::io::stdin()),
             tokio::io::stdout(),
@@ -142,13 +142,13 @@ impl PiServer<'_> {
             self.settings.pi.message_bytes_max,
             StdinEndTimeouts { answers: ANSWERS_WAIT_MAX, unread: UNREAD_MAX },
             hang_up,
-            teller,
+            over_sender,
         ));
-        let (mut ended_early, mut said) = (None, Ok(()));
+        let (mut ended_early, mut outcome) = (None, Ok(()));
         tokio::select! {
             result = hub_and_runner.finished() => ended_early = Some(result),
-            ending = &mut stdio => said = self.tell_ending(ending.ok()),
-            Ok(over) = input_over => said = told_over(over),
+            ending = &mut stdio => outcome = self.report_bridge_end(ending.ok()),
+            Ok(over) = input_over => outcome = check_all_answered(over),
             () = signals.recv() => {}
         }
         stop.cancel();
@@ -169,7 +169,7 @@ impl PiServer<'_> {
             // Whoever does not read them in time has the end of the stream.
             let _unread = tokio::time::timeout(LAST_LINES_MAX, stdio).await;
         }
-        said.and(result)
+        outcome.and(result)
     }
 
     /// Says on stderr where clients come in; leaves the address for the command line.
@@ -182,7 +182,7 @@ impl PiServer<'_> {
             listen: Some(listen.to_string()),
         })?;
         let token = token_path(&self.settings.data_dir);
-        let place = match &sockets.pi_listener {
+        let address = match &sockets.pi_listener {
             Some(listener) if self.settings.pi.insecure_no_auth => {
                 format!("ws://{} (no token needed) and stdio", listener.local_addr()?)
             }
@@ -191,7 +191,7 @@ impl PiServer<'_> {
             }
             None => "stdio".to_owned(),
         };
-        self.output.note(&format!("pi-server: {place}\n"));
+        self.output.note(&format!("pi-server: {address}\n"));
         if self.settings.pi.insecure_no_auth {
             warn_of_no_auth(self.output);
         }
@@ -202,7 +202,7 @@ impl PiServer<'_> {
         Ok(())
     }
 
-    fn tell_ending(&self, ending: Option<BridgeEnd>) -> Result<()> {
+    fn report_bridge_end(&self, ending: Option<BridgeEnd>) -> Result<()> {
         match ending {
             Some(BridgeEnd::Face) => self.output.note("the server closed the connection of stdio; ending\n"),
             // Whoever has closed stdout knows.
@@ -220,7 +220,7 @@ impl PiServer<'_> {
     }
 }
 
-fn told_over(over: InputOver) -> Result<()> {
+fn check_all_answered(over: InputOver) -> Result<()> {
     if over.unanswered == 0 {
         return Ok(());
     }

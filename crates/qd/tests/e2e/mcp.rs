@@ -12,19 +12,19 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use crate::demo;
 
 /// An MCP client, as agents have one.
-struct Agent {
+struct McpAgent {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Lines<BufReader<ChildStdout>>,
     next: u64,
 }
 
-impl Agent {
-    async fn start(sandbox: &Sandbox, arguments: &[&str]) -> Agent {
+impl McpAgent {
+    async fn start(sandbox: &Sandbox, arguments: &[&str]) -> McpAgent {
         let mut command = sandbox.command(&["mcp"]);
         let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut agent = Agent { stdin: child.stdin.take(), stdout, child, next: 0 };
+        let mut agent = McpAgent { stdin: child.stdin.take(), stdout, child, next: 0 };
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
                             "clientInfo": { "name": "test", "version": "1" } });
         let welcome = agent.request("initialize", hello).await;
@@ -86,7 +86,9 @@ impl Agent {
 fn text(answer: &Value) -> (String, bool) {
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
-    (text, result["isError"] == true)
+    let is_error = result["isError"] == true;
+    assert_eq!(result["structuredContent"]["code"].is_string(), is_error, "a refusal has a code: {answer}");
+    (text, is_error)
 }
 
 /// The question a person is asked.
@@ -100,7 +102,7 @@ async fn an_agent_reads_at_once_and_writes_after_a_person_said_yes() {
     let work = qd.sandbox().work();
     std::fs::write(work.join("a.txt"), "one\ntwo needles\n").unwrap();
     let session = mux.create(json!({ "harness": "demo", "cwd": work })).await;
-    let mut agent = Agent::start(qd.sandbox(), &["--session", &session]).await;
+    let mut agent = McpAgent::start(qd.sandbox(), &["--session", &session]).await;
     let tools = agent.request("tools/list", json!({})).await;
     let tools = tools["result"]["tools"].as_array().unwrap().clone();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -143,7 +145,7 @@ async fn an_agent_reads_at_once_and_writes_after_a_person_said_yes() {
 async fn a_call_that_the_agent_takes_back_asks_nobody_any_more() {
     let (qd, mut mux) = demo().await;
     let session = mux.create(json!({ "harness": "demo", "cwd": qd.sandbox().work() })).await;
-    let mut agent = Agent::start(qd.sandbox(), &["--session", &session]).await;
+    let mut agent = McpAgent::start(qd.sandbox(), &["--session", &session]).await;
     let id = agent.begin("bash", json!({ "command": "touch ran" })).await;
     let asked = question(&mut mux).await;
     assert_eq!(asked["metadata"]["op_args"]["command"], "touch ran");

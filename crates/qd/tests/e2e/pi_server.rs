@@ -19,7 +19,7 @@ use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
 /// A sandbox with pi whose face has a port of its own and no rate limits in the way.
-async fn pi_world() -> (Sandbox, LlmServer) {
+async fn pi_sandbox() -> (Sandbox, LlmServer) {
     let llm = LlmServer::start().await.unwrap();
     let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     sandbox.set("QD_PI_SERVER_PORT", "0");
@@ -36,7 +36,7 @@ fn unlimited(sandbox: &mut Sandbox) {
 
 /// A server with real pi and a client of the face.
 async fn pi() -> (Qd, PiClient, LlmServer) {
-    let (sandbox, llm) = pi_world().await;
+    let (sandbox, llm) = pi_sandbox().await;
     let qd = sandbox.up().await;
     let client = qd.pi_client().await;
     (qd, client, llm)

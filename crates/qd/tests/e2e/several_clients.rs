@@ -2,6 +2,7 @@
 
 use qd_testkit::mux::text_of;
 use qd_testkit::replica::Replica;
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::{demo, demo_session};
@@ -47,7 +48,7 @@ async fn an_approval_answered_by_one_disappears_at_the_other_and_the_loser_is_to
         _ => panic!("exactly one answer wins: {one} {two}"),
     };
     assert!(winner["error"].is_null());
-    assert!(loser["error"].as_str().unwrap().contains("already answered"), "{loser}");
+    assert_eq!(loser["code"], "question_answered", "{loser}");
     for mux in [&mut first, &mut second] {
         let resolved = mux.wait_event("agent.input_resolved").await;
         assert_eq!(resolved["request_id"], request_id);
@@ -56,11 +57,10 @@ async fn an_approval_answered_by_one_disappears_at_the_other_and_the_loser_is_to
     first.until_idle(&session, from).await;
     let messages = first.messages(&session).await;
     assert!(text_of(messages.last().unwrap()).contains(chosen));
-    let error = second.refused(answer("green")).await;
-    assert!(error.contains("already answered"), "{error}");
+    second.refused_as(ErrorCode::QuestionAnswered, answer("green")).await;
     let unknown =
         json!({"cmd": "input_response", "session_id": session, "request_id": "nobody", "value": "red"});
-    assert!(second.refused(unknown).await.contains("No pending input request"));
+    second.refused_as(ErrorCode::QuestionNotFound, unknown).await;
 }
 
 #[tokio::test]

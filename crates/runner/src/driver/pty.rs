@@ -81,7 +81,7 @@ pub struct RunExit {
 
 /// A program in its terminal.
 pub struct PtyDriver {
-    said: mpsc::Receiver<ReaderMessage>,
+    messages: mpsc::Receiver<ReaderMessage>,
     /// Taken with what came before it, and for the next time.
     next_said: Option<ReaderMessage>,
     handle: PtyHandle,
@@ -128,17 +128,17 @@ impl PtyDriver {
         };
         let terminal = Arc::new(terminal.watched().map_err(cannot)?);
         let scrubber = Arc::<Mutex<Scrubber>>::default();
-        let said = reader::start(Arc::clone(&terminal), Arc::clone(&scrubber), process.exited());
+        let messages = reader::start(Arc::clone(&terminal), Arc::clone(&scrubber), process.exited());
         let input = TerminalInput::start(Arc::clone(&terminal));
         let handle = PtyHandle { terminal, process: Arc::new(process), input, scrubber };
-        Ok(PtyDriver { said, next_said: None, handle, start })
+        Ok(PtyDriver { messages, next_said: None, handle, start })
     }
 
-    fn take_said(&mut self, texts: &mut Vec<String>) {
+    fn take_messages(&mut self, texts: &mut Vec<String>) {
         let mut bytes: usize = texts.iter().map(String::len).sum();
         // The end comes after everything that was written.
         while bytes < TAKE_BYTES && self.next_said.is_none() {
-            match self.said.try_recv() {
+            match self.messages.try_recv() {
                 Ok(ReaderMessage::Text(text)) => {
                     bytes += text.len();
                     texts.push(text);
@@ -152,8 +152,8 @@ impl PtyDriver {
     /// Kills the program and everything it started; what it still said is lost.
     async fn end(mut self) {
         self.handle.process.kill();
-        self.said.close();
-        while self.said.recv().await.is_some() {}
+        self.messages.close();
+        while self.messages.recv().await.is_some() {}
         if tokio::time::timeout(END_WAIT_MAX, self.handle.process.exited()).await.is_err() {
             tracing::error!(pid = self.handle.process.pid(), "a program's end was not reported in time");
         }
@@ -164,8 +164,8 @@ impl AgentDriver for PtyDriver {
     /// The program writes something, or it ends.
     fn poll_next(&mut self, context: &mut Context<'_>, _events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
         let first = match self.next_said.take() {
-            Some(said) => Some(said),
-            None => ready!(self.said.poll_recv(context)),
+            Some(messages) => Some(messages),
+            None => ready!(self.messages.poll_recv(context)),
         };
         let mut texts = match first {
             Some(ReaderMessage::Text(text)) => vec![text],
@@ -173,7 +173,7 @@ impl AgentDriver for PtyDriver {
             // The reader is gone, with the runtime.
             None => return Poll::Ready(AgentProgress::Exited(exit_of(ExitStatus::Unknown))),
         };
-        self.take_said(&mut texts);
+        self.take_messages(&mut texts);
         Poll::Ready(AgentProgress::Output(texts))
     }
 
@@ -202,7 +202,7 @@ impl AgentDriver for PtyDriver {
 
     fn take_available_output(&mut self) -> Vec<String> {
         let mut texts = Vec::new();
-        self.take_said(&mut texts);
+        self.take_messages(&mut texts);
         texts
     }
 }

@@ -151,11 +151,7 @@ impl LocalClients {
                 self.followers.entry(output.session_id.to_owned()).or_default().insert(origin);
             }
         }
-        if output
-            .responses
-            .iter()
-            .any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete)
-        {
+        if output.is_deletion() {
             self.forget(output.session_id);
         }
     }
@@ -218,13 +214,7 @@ mod tests {
         out.known(&front, 4, Some(2), &idle);
         let mut round = out.take();
         let block = Bytes::from(std::mem::take(&mut round.bytes));
-        let output = SessionOutput {
-            session_id: "s1",
-            block: &block,
-            records: &round.records,
-            responses: &round.responses,
-            natives: &round.natives,
-        };
+        let output = SessionOutput::new("s1", &block, &round);
         let (pieces, _) = pieces_for(1, true, &output);
         let lines: Vec<Bytes> = pieces
             .into_iter()

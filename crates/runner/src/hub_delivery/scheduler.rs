@@ -1,4 +1,4 @@
-//! What goes to the hub and when: pure, so that every interleaving can be tried.
+//! Decides what goes to the hub and when. Pure, so that every interleaving can be tested.
 //!
 //! Each session is live (its blocks go straight out), catching up (its records come from the spool, its live events
 //! are dropped, a snapshot follows) or refused by the hub. All of it holds for one link; the next begins anew from
@@ -76,7 +76,7 @@ pub(crate) struct CatchUpTurn {
     pub(crate) published: u64,
 }
 
-/// The state of all sessions towards the hub.
+/// What the hub has of each session, and what it gets next.
 #[derive(Debug)]
 pub(crate) struct DeliveryScheduler {
     runner_id: String,
@@ -232,11 +232,7 @@ impl DeliveryScheduler {
                 PublishVerdict::Nothing
             }
         };
-        if output
-            .responses
-            .iter()
-            .any(|response| response.took_effect && class_of(&response.cmd) == CommandClass::Delete)
-        {
+        if output.is_deletion() {
             self.forget(output.session_id);
         }
         verdict

@@ -65,6 +65,16 @@ fn scheduler() -> DeliveryScheduler {
     DeliveryScheduler { window_max: 200, catch_up_max: 100, ..DeliveryScheduler::new("r") }
 }
 
+/// With sessions of last time, each with its last record, and a link to a hub that has these records.
+fn linked(sessions: &[(&str, u64)], hub_has: &[(&str, u64)]) -> DeliveryScheduler {
+    let mut scheduler = scheduler();
+    for (session_id, last_seq) in sessions {
+        scheduler.restore(session_id, *last_seq);
+    }
+    scheduler.link_up(1, &hub_has.iter().map(|(session_id, seq)| ((*session_id).to_owned(), *seq)).collect());
+    scheduler
+}
+
 fn text(block: &Bytes) -> &str {
     std::str::from_utf8(block).unwrap()
 }
@@ -145,9 +155,7 @@ fn a_full_window_makes_the_session_catch_up_at_the_pace_of_the_acks() {
 
 #[test]
 fn an_answer_with_a_place_goes_out_between_the_records_it_stands_between() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 2);
-    scheduler.link_up(1, &BTreeMap::new());
+    let mut scheduler = linked(&[("s", 2)], &[]);
     let attach = TestRound::new("s", 3..4, false, &[(1, "session.attach")]);
     assert_eq!(scheduler.publish(&attach.output("s")), PublishVerdict::Wake);
     let later = TestRound::new("s", 4..6, false, &[]);
@@ -172,9 +180,7 @@ fn an_answer_with_a_place_goes_out_between_the_records_it_stands_between() {
 
 #[test]
 fn no_live_event_goes_out_before_the_snapshot_that_explains_it() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 1);
-    scheduler.link_up(1, &BTreeMap::from([("s".to_owned(), 1)]));
+    let mut scheduler = linked(&[("s", 1)], &[("s", 1)]);
     let lost = TestRound::new("s", 0..0, true, &[]);
     assert_eq!(scheduler.publish(&lost.output("s")), PublishVerdict::Wake);
     assert_eq!(scheduler.next(), DeliveryStep::Snapshot("s".to_owned()));
@@ -190,9 +196,7 @@ fn no_live_event_goes_out_before_the_snapshot_that_explains_it() {
 
 #[test]
 fn a_deleted_session_releases_its_answers_and_its_name() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 5);
-    scheduler.link_up(1, &BTreeMap::new());
+    let mut scheduler = linked(&[("s", 5)], &[]);
     let last = TestRound::new("s", 6..7, false, &[(1, "session.delete")]);
     assert_eq!(scheduler.publish(&last.output("s")), PublishVerdict::Wake);
     assert_eq!(scheduler.next(), DeliveryStep::Send("answer 1 session.delete\n".into()));
@@ -203,9 +207,7 @@ fn a_deleted_session_releases_its_answers_and_its_name() {
 
 #[test]
 fn a_session_that_is_forgotten_releases_what_waited_for_its_place() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 5);
-    scheduler.link_up(1, &BTreeMap::new());
+    let mut scheduler = linked(&[("s", 5)], &[]);
     let attach = TestRound::new("s", 0..0, false, &[(1, "session.attach")]);
     assert_eq!(scheduler.publish(&attach.output("s")), PublishVerdict::Wake);
     assert!(!scheduler.has_queued_answers(), "it waits for the records before it");
@@ -218,9 +220,7 @@ fn a_session_that_is_forgotten_releases_what_waited_for_its_place() {
 
 #[test]
 fn a_hub_that_claims_to_have_everything_gets_nothing_and_breaks_nothing() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 5);
-    scheduler.link_up(1, &BTreeMap::from([("s".to_owned(), u64::MAX)]));
+    let mut scheduler = linked(&[("s", 5)], &[("s", u64::MAX)]);
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
     let round = TestRound::new("s", 6..7, false, &[(1, "prompt")]);
     assert_eq!(sent(scheduler.publish(&round.output("s"))), "answer 1 prompt\n");
@@ -230,10 +230,7 @@ fn a_hub_that_claims_to_have_everything_gets_nothing_and_breaks_nothing() {
 
 #[test]
 fn a_refused_session_sends_nothing_and_holds_up_nobody() {
-    let mut scheduler = scheduler();
-    scheduler.restore("mine", 0);
-    scheduler.restore("theirs", 3);
-    scheduler.link_up(1, &BTreeMap::new());
+    let mut scheduler = linked(&[("mine", 0), ("theirs", 3)], &[]);
     assert!(scheduler.refuse(1, "theirs"));
     assert!(!scheduler.refuse(1, "theirs"), "told once");
     let round = TestRound::new("theirs", 4..5, true, &[(1, "session.attach")]);
@@ -246,9 +243,7 @@ fn a_refused_session_sends_nothing_and_holds_up_nobody() {
 
 #[test]
 fn records_the_hub_has_already_are_left_out() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 2);
-    scheduler.link_up(1, &BTreeMap::from([("s".to_owned(), 4)]));
+    let mut scheduler = linked(&[("s", 2)], &[("s", 4)]);
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
     let round = TestRound::new("s", 3..7, false, &[]);
     assert_eq!(sent(scheduler.publish(&round.output("s"))), record_line("s", 5) + &record_line("s", 6));
@@ -256,9 +251,7 @@ fn records_the_hub_has_already_are_left_out() {
 
 #[test]
 fn records_that_are_gone_are_passed_over() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 2);
-    scheduler.link_up(1, &BTreeMap::new());
+    let mut scheduler = linked(&[("s", 2)], &[]);
     let DeliveryStep::Read(turn) = scheduler.next() else { panic!("there is something to read") };
     assert_eq!(scheduler.records_read(&turn, Vec::new()), None);
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
@@ -266,9 +259,7 @@ fn records_that_are_gone_are_passed_over() {
 
 #[test]
 fn attaches_beyond_the_bound_are_refused_and_creations_are_not() {
-    let mut scheduler = scheduler();
-    scheduler.restore("s", 1);
-    scheduler.link_up(1, &BTreeMap::new());
+    let mut scheduler = linked(&[("s", 1)], &[]);
     scheduler.sessions.get_mut("s").unwrap().held_answer_bytes = HELD_ANSWER_BYTES_MAX;
     let round = TestRound::new("s", 0..0, false, &[(1, "session.attach"), (1, "session.create")]);
     assert_eq!(scheduler.publish(&round.output("s")), PublishVerdict::Wake);

@@ -1,10 +1,10 @@
-//! What a session said in one round, and the parts of it.
+//! The lines a session produced in one round: records, responses and live events.
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use qd_core::event_writer::{EventFront, EventWriter, RecordSpan, ResponseSpan};
-use qd_wire::command_table::class_of;
+use qd_core::event_writer::{EventBatch, EventFront, EventWriter, RecordSpan, ResponseSpan};
+use qd_wire::command_table::{CommandClass, class_of};
 
 use crate::session::plain_response;
 
@@ -12,7 +12,7 @@ use crate::session::plain_response;
 const EVENT_NAME: &[u8] = b"\"event\":\"";
 const SNAPSHOT_NAME: &[u8] = b"session.resync\"";
 
-/// What a session said in one round.
+/// The lines a session produced in one round.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionOutput<'a> {
     pub(crate) session_id: &'a str,
@@ -23,7 +23,19 @@ pub(crate) struct SessionOutput<'a> {
     pub(crate) natives: &'a [Range<usize>],
 }
 
-impl SessionOutput<'_> {
+impl<'a> SessionOutput<'a> {
+    /// What a session said in `round`; `block` holds its lines.
+    pub(super) fn new(session_id: &'a str, block: &'a Bytes, round: &'a EventBatch) -> Self {
+        let EventBatch { records, responses, natives, .. } = round;
+        SessionOutput { session_id, block, records, responses, natives }
+    }
+
+    /// Whether the session was deleted in this round.
+    pub(super) fn is_deletion(&self) -> bool {
+        let mut done = self.responses.iter().filter(|response| response.took_effect);
+        done.any(|response| class_of(&response.cmd) == CommandClass::Delete)
+    }
+
     /// Whether there are lines that are neither records nor responses.
     pub(super) fn has_events(&self) -> bool {
         let records: usize = self.records.iter().map(|record| record.range.len()).sum();

@@ -212,7 +212,7 @@ impl LocalClient {
         loop {
             let piece = tokio::select! {
                 biased;
-                () = overflow.cancelled() => return last_words(&mut write).await,
+                () = overflow.cancelled() => return send_slow_client_error(&mut write).await,
                 piece = pieces.next() => piece,
             };
             let Some(piece) = piece else { return Ok(()) };
@@ -274,7 +274,7 @@ fn replayed(line: &[u8], after: Option<u64>, tail: &RecordTail) -> Option<Bytes>
 }
 
 /// Tells a client that is too slow why it is cut off, if it reads at all.
-async fn last_words(write: &mut OwnedWriteHalf) -> std::io::Result<()> {
+async fn send_slow_client_error(write: &mut OwnedWriteHalf) -> std::io::Result<()> {
     let line = error_line("The client reads too slowly; attach again with the last 'seq' as 'after'");
     tokio::time::timeout(LAST_WORDS_TIMEOUT, write.write_all(&line)).await?
 }

@@ -1,4 +1,4 @@
-//! What the hub answers elsewhere, answered from what the runner has.
+//! Queries that a hub would answer, answered from what the runner has.
 
 use qd_store::StoreError;
 use qd_wire::command::GetMessagesParams;

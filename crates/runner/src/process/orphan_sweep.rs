@@ -1,4 +1,4 @@
-//! The last net: finds what belonged to a guard that was itself killed.
+//! Finds and ends processes whose guard was itself killed.
 //!
 //! A guard killed with SIGKILL takes its agent along, but the agent's own children lose their
 //! reaper. They are found by their cgroup, and by the key in their environment.

@@ -1,4 +1,4 @@
-//! What the runner's heartbeat tells of its agents: each session puts its latest figures here.
+//! The process figures of all agents that run, for the runner's heartbeat.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use qd_link::mutex::Mutex;
 use qd_wire::data::ProcessStats;
 use qd_wire::link::HeartbeatSession;
 
-/// The figures of all agents that run.
+/// The latest process figures of each session with an agent.
 #[derive(Default)]
 pub(crate) struct ProcessTable(Mutex<BTreeMap<String, (String, ProcessStats)>>);
 

@@ -172,8 +172,8 @@ impl Call {
 
     async fn decided(&self, answer: GateAnswer) -> ServiceResult<CallOutput> {
         require_approval(answer)?;
-        let begun = self.shared.services.calls.register(&self.shared, &self.incoming, &self.command);
-        let registration = begun?;
+        let registered = self.shared.services.calls.register(&self.shared, &self.incoming, &self.command);
+        let registration = registered?;
         let directory = self.directory().await?;
         self.work(&registration, &directory, None, self.approved.clone()).await
     }

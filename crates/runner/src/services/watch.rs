@@ -196,7 +196,7 @@ impl PendingChanges {
                 self.add(&inside, PathChange { is_new: !seen.was_dir, was_dir: false });
             }
         }
-        let mut told = FsChanges { changes: Vec::new(), overflow: self.overflow };
+        let mut report = FsChanges { changes: Vec::new(), overflow: self.overflow };
         for (path, seen) in self.paths {
             cancel.check()?;
             let now = directories.stat(&path);
@@ -207,14 +207,18 @@ impl PendingChanges {
                 // It came and went.
                 (None, true) => continue,
             };
-            if told.changes.len() >= CHANGES_MAX {
-                told.overflow = true;
+            if report.changes.len() >= CHANGES_MAX {
+                report.overflow = true;
                 break;
             }
             let is_dir = now.map_or(seen.was_dir, |stat| file_type(&stat) == FileType::Directory);
-            told.changes.push(FsChange { change: change.to_owned(), path: directories.shown(&path), is_dir });
+            report.changes.push(FsChange {
+                change: change.to_owned(),
+                path: directories.shown(&path),
+                is_dir,
+            });
         }
-        Ok(told)
+        Ok(report)
     }
 }
 

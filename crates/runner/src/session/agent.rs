@@ -288,7 +288,7 @@ impl SessionActor {
         self.session.abort_requested();
         // Nobody waits for the answer: whoever asked has one, and the turn's end tells the rest.
         match handle.send_request(AgentRequest::Abort) {
-            Ok(begun) => drop(begun),
+            Ok(sent) => drop(sent),
             Err(failure) => tracing::warn!(error = failure.error, "a turn could not be aborted"),
         }
     }

@@ -151,8 +151,8 @@ impl SessionActor {
         };
         let is_abort = request.as_ref().is_some_and(|request| matches!(request, AgentRequest::Abort));
         // Written here and not in the task, so that commands reach the agent in the order they came.
-        let begun = match request.map(|request| handle.send_request(request)).transpose() {
-            Ok(begun) => begun,
+        let sent = match request.map(|request| handle.send_request(request)).transpose() {
+            Ok(sent) => sent,
             Err(failure) => return self.finish(admitted, Err(failure)),
         };
         let (token, command) = (admitted.token(), admitted.command.clone());
@@ -164,8 +164,8 @@ impl SessionActor {
         let work = if is_abort { AgentWork::Abort } else { AgentWork::Request };
         self.notify_queue(QueueInput::Running { token, work });
         self.spawn_input(async move {
-            let result = match begun {
-                Some(begun) => begun.reply().await.map(|_| ExecutedCommand::default()),
+            let result = match sent {
+                Some(sent) => sent.reply().await.map(|_| ExecutedCommand::default()),
                 None => handle.execute(&command, native).await,
             };
             SessionInput::Executed { token, result: Box::new(result) }
@@ -256,15 +256,15 @@ impl SessionActor {
             self.session.mark_secret(&params.request_id);
         }
         let now = now_ms();
-        let told = match self.session.answered_by(now, params) {
+        let passed_on = match self.session.answered_by(now, params) {
             Ok(answered) => self.pass_answer_to_agent(params, answered),
             Err(error) => Err(CodedError::from(error).into()),
         };
-        if let Err(failure) = &told
+        if let Err(failure) = &passed_on
             && !failure.lost
         {
             // The agent does not have it: the question stays open.
-            return self.finish(admitted, told.map(|()| None));
+            return self.finish(admitted, passed_on.map(|()| None));
         }
         let user = admitted.incoming.principal.clone();
         let answered = match self.session.answer(now, params, Some(&user), &mut self.out) {
@@ -277,7 +277,7 @@ impl SessionActor {
                 self.gate_answered(&params.request_id, answered).await;
             }
             PermissionSource::Screen => self.answer_screen(admitted, params, &answered),
-            PermissionSource::Agent => self.finish(admitted, told.map(|()| None)),
+            PermissionSource::Agent => self.finish(admitted, passed_on.map(|()| None)),
         }
     }
 
@@ -388,12 +388,12 @@ pub(super) fn json_text<T: Serialize>(data: &T) -> AgentResult<Arc<str>> {
 }
 
 /// The beginning of what a command says, without its secrets, for a person who must recognise it.
-pub(super) fn beginning(command: &Command) -> String {
+pub(super) fn command_preview(command: &Command) -> String {
     const CHARACTERS_MAX: usize = 81;
     // Enough that a secret which begins within what is shown is seen whole.
     const BYTES_MAX: usize = 8 * 1024;
     let Some(message) = prompt_text(command) else { return String::new() };
-    text::beginning(&redact(&message[..message.floor_char_boundary(BYTES_MAX)]), CHARACTERS_MAX)
+    text::shorten(&redact(&message[..message.floor_char_boundary(BYTES_MAX)]), CHARACTERS_MAX)
 }
 
 /// The answer of a `run.stop` that has stopped an agent.

@@ -1,4 +1,4 @@
-//! The timer of a session's loop, which is set anew in every round.
+//! The timer of a session's loop, which gets a new deadline in every round.
 
 use std::pin::Pin;
 use std::time::Duration;

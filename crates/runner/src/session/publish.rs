@@ -140,7 +140,7 @@ impl SessionActor {
     /// What of the session's row is to be written: all of it, its counters, or nothing, for a moment, when only lines
     /// were added. The number of the last line is known from the lines.
     fn row_changes(&mut self, batch: &mut RunnerBatch) {
-        let (now, state) = (now_ms(), session_row::state_word(self));
+        let (now, state) = (now_ms(), session_row::stored_status(self));
         let memory = self.session.memory();
         let stored = self
             .publishing

@@ -1,5 +1,5 @@
-//! Inputs that were accepted and that the conversation does not show when the agent ends. Before they are called
-//! interrupted, the agent's own file is asked: what is in it was read.
+//! A session after a restart of its runner, or after the end of its agent: what was under way is told, and inputs that
+//! the conversation does not show are looked up in the agent's own file before they are called interrupted.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl SessionActor {
                 self.session.cut_off(now, &cut_off.row.cmd, &cut_off.beginning, &mut self.out);
             }
             // Stored with the record that tells of it, so that it is told once.
-            self.publishing.outcomes.push(cut_off.told());
+            self.publishing.outcomes.push(cut_off.into_reported_row());
         }
         if may_resume && self.shared.config.resume_at_start {
             self.resume_agent();

@@ -104,7 +104,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         version: memory.version,
         next_seq: memory.last_seq + 1,
         next_idx: memory.next_idx,
-        state: state_word(actor).to_owned(),
+        state: stored_status(actor).to_owned(),
         title: memory.title.clone(),
         created_at: actor.created_at,
         updated_at: now,
@@ -113,7 +113,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
 }
 
 /// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
-pub(super) fn state_word(actor: &SessionActor) -> &'static str {
+pub(super) fn stored_status(actor: &SessionActor) -> &'static str {
     let status = if actor.agent.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
     status.as_str()
 }
@@ -125,7 +125,7 @@ pub(super) fn counters(actor: &SessionActor, now: i64) -> SessionCounters {
         version: memory.version,
         next_seq: memory.last_seq + 1,
         next_idx: memory.next_idx,
-        state: state_word(actor).to_owned(),
+        state: stored_status(actor).to_owned(),
         updated_at: now,
     }
 }

@@ -1,4 +1,4 @@
-//! Sends what does not go straight out: answers that had no room, and records from the spool.
+//! Sends what was queued for the hub: answers that had no room in the link, and records from the spool.
 
 use std::time::Duration;
 

@@ -43,13 +43,13 @@ impl ProcessFixture {
     pub(crate) fn new(use_cgroup: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let scene = Self {
+        let fixture = Self {
             folder: tempfile::tempdir().unwrap(),
             tag: format!("{}-{number}", std::process::id()),
             use_cgroup,
         };
-        fs::write(scene.pid_file(), "").unwrap();
-        scene
+        fs::write(fixture.pid_file(), "").unwrap();
+        fixture
     }
 
     pub(crate) fn pid_file(&self) -> PathBuf {
@@ -85,13 +85,20 @@ impl ProcessFixture {
         self.spawn_with(vec!["sh".into(), "-c".into(), text.into()]).start().await.unwrap()
     }
 
+    /// An agent with the whole tree of `TREE` below it.
+    pub(crate) async fn start_tree(&self) -> AgentProcess {
+        let agent = self.script(&format!("{TREE} exec sleep 60")).await;
+        self.tree_runs().await;
+        agent
+    }
+
     /// Waits until the whole tree of `TREE` has told its ids.
     pub(crate) async fn tree_runs(&self) {
         eventually("the tree runs", || self.pids().len() == TREE_SIZE).await;
         assert!(self.pids().into_iter().all(lives), "{:?}", self.pids());
     }
 
-    /// The processes of the scene that live now, by what they wrote and by their environment.
+    /// The processes of the fixture that live now, by what they wrote and by their environment.
     pub(crate) fn survivors(&self) -> Vec<i32> {
         let mark = format!("QD_TEST_TAG={}", self.tag).into_bytes();
         // What a process is comes first: a guard that ends meanwhile has neither a command line nor an environment.

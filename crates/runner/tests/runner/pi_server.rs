@@ -270,14 +270,14 @@ async fn a_command_is_found_wherever_it_waits() {
         command.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
         command
     };
-    // At the door behind a prompt without an answer, held for a command that runs, and with the agent itself.
+    // In the prompt queue behind a prompt without an answer, held for a command that runs, and with the agent itself.
     let from = runner.lines.len();
     let hello = json!({"message": "mute", "client_command_id": "c1"});
     let running = runner.send(keyed("steer", "running", hello)).await;
-    let at_door = runner.send(keyed("steer", "door", json!({"message": "next"}))).await;
+    let queued = runner.send(keyed("steer", "queued", json!({"message": "next"}))).await;
     let more = json!({"client_command_id": "c2", "depends_on": ["c1"], "name": "n"});
     let held = runner.send(keyed("set_session_name", "held", more)).await;
-    for (key, id) in [("held", held), ("door", at_door), ("running", running)] {
+    for (key, id) in [("held", held), ("queued", queued), ("running", running)] {
         runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": key})).await;
         let answer = runner.find(from, key, |line| line["id"] == id.as_str()).await;
         assert_eq!((&answer["timed_out"], &answer["session_version"]), (&json!(true), &version), "{answer}");

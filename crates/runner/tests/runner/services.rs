@@ -7,7 +7,7 @@ use crate::support::runner_fixture::{RunnerFixture, in_session};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-/// A runner with a session `s` of the demo harness, working in the bench's folder.
+/// A runner with a session `s` of the demo harness, working in the runner's folder.
 async fn runner() -> RunnerFixture {
     runner_with(|_| {}).await
 }

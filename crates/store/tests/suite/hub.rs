@@ -65,7 +65,7 @@ pub(crate) async fn records_come_back_in_order(place: &impl HubFiles) {
 pub(crate) async fn records_are_found_by_their_event(place: &impl HubFiles) {
     let store = place.hub().await;
     let of = |session: &str, seq: u64| {
-        let event = if seq % 3 == 0 { "run.output" } else { "tool.end" };
+        let event = if seq.is_multiple_of(3) { "run.output" } else { "tool.end" };
         NewRecord { event: event.into(), ..record(session, seq, None) }
     };
     store.append((1..=30).flat_map(|seq| [of("a", seq), of("b", seq)]).collect()).await.unwrap();

@@ -51,7 +51,7 @@ impl AnswerStream {
     }
 
     pub(crate) fn into_stream(self) -> impl Stream<Item = io::Result<Bytes>> + Send {
-        unfold(Some(self), |pump| async move { pump?.step().await })
+        unfold(Some(self), |stream| async move { stream?.step().await })
     }
 
     async fn step(mut self) -> Option<(io::Result<Bytes>, Option<Self>)> {

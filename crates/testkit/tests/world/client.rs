@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::net::SimDial;
 use crate::state::{PORT, TOKEN, World};
-use crate::view::View;
+use crate::view::SessionView;
 use qd_testkit::seeded_random::SeededRandom;
 
 /// One life of a client; a crash ends it and all it knew.
@@ -25,9 +25,9 @@ pub(crate) struct ClientState {
     pub(crate) name: &'static str,
     pub(crate) random: RefCell<SeededRandom>,
     /// What the own connection shows, by session.
-    pub(crate) views: RefCell<BTreeMap<String, View>>,
+    pub(crate) views: RefCell<BTreeMap<String, SessionView>>,
     /// What the library shows.
-    pub(crate) library: RefCell<BTreeMap<String, View>>,
+    pub(crate) library: RefCell<BTreeMap<String, SessionView>>,
     pub(crate) mux: RefCell<Option<MuxClient>>,
     /// Creations whose answers have not come. A creation attaches, so its answer is read in its place among the frames.
     creating: RefCell<BTreeMap<u64, oneshot::Sender<CommandResponse>>>,

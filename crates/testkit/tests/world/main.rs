@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use plan::Bug;
-use pool::Many;
+use pool::ManyWorlds;
 
 /// Worlds that CI looks at, in parts so that the test runner can use all cores.
 const CI_SEEDS: u64 = 300;
@@ -100,7 +100,7 @@ fn one(seed: u64, bug: Option<Bug>) -> ExitCode {
 
 fn many(from: u64, seeds: u64, jobs: u64) -> ExitCode {
     let tell_every = (seeds / 50).clamp(1, 100);
-    let results = pool::run(Many { from, seeds, jobs, bug: None, stops_at_failure: false, tell_every });
+    let results = pool::run(ManyWorlds { from, seeds, jobs, bug: None, stops_at_failure: false, tell_every });
     if let Some((_, report)) = results.failures.first_key_value() {
         println!("{report}\n");
     }
@@ -154,7 +154,7 @@ fn run_test(test: &str) -> Result<String, String> {
         part => {
             let part = number(part.strip_prefix("seeds_part_").unwrap_or("0"));
             let seeds = CI_SEEDS / CI_PARTS;
-            passes(Many {
+            passes(ManyWorlds {
                 from: part * seeds,
                 seeds,
                 jobs: 1,
@@ -166,7 +166,7 @@ fn run_test(test: &str) -> Result<String, String> {
     }
 }
 
-fn passes(many: Many) -> Result<String, String> {
+fn passes(many: ManyWorlds) -> Result<String, String> {
     let results = pool::run(many);
     match results.failures.first_key_value() {
         None => Ok(results.table()),
@@ -176,7 +176,7 @@ fn passes(many: Many) -> Result<String, String> {
 
 /// A world with a planted bug is broken; a test that cannot see it sees nothing.
 fn finds(bug: &'static str) -> Result<String, String> {
-    let many = Many {
+    let many = ManyWorlds {
         from: 0,
         seeds: BUG_SEEDS_MAX,
         jobs: 1,

@@ -96,7 +96,7 @@ impl Oracle {
         } else if response.indeterminate == Some(true) {
             SubmissionFate::Indeterminate
         } else {
-            SubmissionFate::Failed(error.clone())
+            SubmissionFate::Failed(error)
         };
         let is_final = response.success || is_replayed || {
             !response.code.is_some_and(is_not_reached) && fate != SubmissionFate::Indeterminate
@@ -160,9 +160,9 @@ impl Oracle {
 
 /// Bodies that were read before; the same bytes say the same.
 #[derive(Default)]
-pub(crate) struct Bodies(RefCell<BTreeMap<u64, u64>>);
+pub(crate) struct RecordBodies(RefCell<BTreeMap<u64, u64>>);
 
-impl Bodies {
+impl RecordBodies {
     /// A hash of what a record says; zero for what is none.
     pub(crate) fn hash(&self, text: &str) -> u64 {
         let bytes = trace::fnv(0, text.as_bytes());

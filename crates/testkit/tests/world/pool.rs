@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::run::Summary;
+use crate::run::WorldSummary;
 
 /// Which worlds, and how many at one time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Many {
+pub(crate) struct ManyWorlds {
     pub(crate) from: u64,
     pub(crate) seeds: u64,
     pub(crate) jobs: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Many {
 
 /// What many worlds were like.
 #[derive(Default)]
-pub(crate) struct Results {
+pub(crate) struct WorldResults {
     pub(crate) worlds: u64,
     pub(crate) virtual_ms: u64,
     pub(crate) settle_ms_max: u64,
@@ -33,8 +33,8 @@ pub(crate) struct Results {
     pub(crate) failures: BTreeMap<u64, String>,
 }
 
-impl Results {
-    fn take(&mut self, seed: u64, result: Result<Summary, String>) {
+impl WorldResults {
+    fn take(&mut self, seed: u64, result: Result<WorldSummary, String>) {
         self.worlds += 1;
         match result {
             Ok(summary) => {
@@ -64,7 +64,7 @@ impl Results {
 }
 
 /// Runs one world in a process of its own.
-pub(crate) fn one(seed: u64, bug: Option<&str>) -> Result<Summary, String> {
+pub(crate) fn one(seed: u64, bug: Option<&str>) -> Result<WorldSummary, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new(program).arg("seed").arg(seed.to_string()).args(bug).output();
     let output = output.map_err(|error| error.to_string())?;
@@ -77,10 +77,10 @@ pub(crate) fn one(seed: u64, bug: Option<&str>) -> Result<Summary, String> {
     Err(format!("{text}\n{}\nseed {seed}: {}", String::from_utf8_lossy(&output.stderr), output.status))
 }
 
-pub(crate) fn run(many: Many) -> Results {
+pub(crate) fn run(many: ManyWorlds) -> WorldResults {
     let next = AtomicU64::new(many.from);
     let stop = AtomicBool::new(false);
-    let results = Mutex::new(Results::default());
+    let results = Mutex::new(WorldResults::default());
     std::thread::scope(|scope| {
         for _ in 0..many.jobs.max(1) {
             scope.spawn(|| {
@@ -103,7 +103,7 @@ pub(crate) fn run(many: Many) -> Results {
     results.into_inner().unwrap()
 }
 
-fn tell(many: &Many, results: &Results) {
+fn tell(many: &ManyWorlds, results: &WorldResults) {
     if many.tell_every > 0 && results.worlds.is_multiple_of(many.tell_every) {
         println!("{} of {} worlds, {} failures", results.worlds, many.seeds, results.failures.len());
         // Progress is for people who watch; without them nothing is lost.

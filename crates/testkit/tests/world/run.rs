@@ -24,7 +24,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(1_000);
 
 /// What a world was like, for summaries.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Summary {
+pub(crate) struct WorldSummary {
     pub(crate) seed: u64,
     /// Of every line of the trace; the same seed gives the same.
     pub(crate) hash: String,
@@ -36,12 +36,12 @@ pub(crate) struct Summary {
 
 /// Runs the world of this seed; an error is the report of what is wrong. Once per process: randomness and clocks are
 /// the process's.
-pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Result<Summary, String> {
+pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Result<WorldSummary, String> {
     mad_turmoil::rand::set_rng(rand::rngs::StdRng::seed_from_u64(seed));
     let _clocks = mad_turmoil::time::SimClocksGuard::init();
     qd_link::clock::simulate(Some(simulated_ms));
     std::panic::set_hook(Box::new(|panic| trace::violate("--", "panics", &panic.to_string())));
-    let directory = Directory::new(seed);
+    let directory = WorldDirectory::new(seed);
     let world = World::new(Plan::new(seed, bug), directory.0.clone());
     trace::note("--", &world.plan.describe());
     let mut sim = build(&world);
@@ -49,7 +49,7 @@ pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Result<Summary, String> {
     let end = sim.elapsed();
     let _unused = std::panic::take_hook();
     match trace::violation() {
-        None => Ok(Summary {
+        None => Ok(WorldSummary {
             seed,
             hash: format!("{:016x}", trace::hash()),
             virtual_ms: millis(end),
@@ -141,19 +141,19 @@ fn live(sim: &mut Sim<'_>, world: &Rc<World>) -> Duration {
 }
 
 /// Where the databases of a world are; in memory where that is possible.
-struct Directory(PathBuf);
+struct WorldDirectory(PathBuf);
 
-impl Directory {
-    fn new(seed: u64) -> Directory {
+impl WorldDirectory {
+    fn new(seed: u64) -> WorldDirectory {
         let memory = PathBuf::from("/dev/shm");
         let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let path = base.join(format!("qd-world-{}-{seed}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Directory(path)
+        WorldDirectory(path)
     }
 }
 
-impl Drop for Directory {
+impl Drop for WorldDirectory {
     fn drop(&mut self) {
         // Nothing depends on the directory being gone.
         let _ = std::fs::remove_dir_all(&self.0);

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::ClientState;
 use crate::disk::SimDisk;
-use crate::oracle::{Bodies, Oracle};
+use crate::oracle::{Oracle, RecordBodies};
 use crate::plan::{HUB, Plan, RUNNERS};
 use qd_testkit::seeded_random::SeededRandom;
 
@@ -40,7 +40,7 @@ pub(crate) struct World {
     pub(crate) stops: RefCell<BTreeMap<&'static str, CancellationToken>>,
     /// How often each host was started, so that each life has its own randomness.
     lives: RefCell<BTreeMap<String, u64>>,
-    pub(crate) bodies: Bodies,
+    pub(crate) bodies: RecordBodies,
 }
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
             twins: RefCell::default(),
             stops: RefCell::default(),
             lives: RefCell::default(),
-            bodies: Bodies::default(),
+            bodies: RecordBodies::default(),
         })
     }
 

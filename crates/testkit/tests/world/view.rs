@@ -31,7 +31,7 @@ impl Streamed {
 }
 
 /// The fold of one client's frames of one session.
-pub(crate) struct View {
+pub(crate) struct SessionView {
     /// Who looks, for the trace.
     who: String,
     session: String,
@@ -49,9 +49,9 @@ pub(crate) struct View {
     pub(crate) is_offline: bool,
 }
 
-impl View {
-    pub(crate) fn new(who: &str, session: &str, is_library: bool) -> View {
-        View {
+impl SessionView {
+    pub(crate) fn new(who: &str, session: &str, is_library: bool) -> SessionView {
+        SessionView {
             who: who.to_owned(),
             session: session.to_owned(),
             is_library,

@@ -82,7 +82,7 @@ pub enum RouteAnswer {
     Bytes,
     /// Text in one of these forms; JSON of this type too.
     Document(&'static [&'static str], SchemaOf),
-    /// This description itself.
+    /// Return this description itself.
     OpenApi,
 }
 
@@ -94,7 +94,7 @@ pub const PATH_PARAMETERS: &[(&str, &str)] = &[
     ("username", "A person's name."),
     ("name", "A token's name."),
     ("host_id", "A host, by its id; see `GET /api/hosts`."),
-    ("subscription_id", "One of your browsers that take pushes; see `GET /api/push`."),
+    ("subscription_id", "One of your subscribed browsers; see `GET /api/push`."),
 ];
 
 const fn route(method: &'static str, path: &'static str, name: &'static str, summary: &'static str) -> Route {
@@ -191,53 +191,55 @@ const fn required(parameter: RouteParameter) -> RouteParameter {
 }
 
 const NO_SESSION: (u16, &str) = (404, "There is no such session.");
-const NO_RUNNER: &[(u16, &str)] =
-    &[(404, "No runner of this name has joined."), (409, "It is the hub's own, is revoked, or is away.")];
+const NO_RUNNER: &[(u16, &str)] = &[
+    (404, "No runner of this name has joined."),
+    (409, "It is the hub's own runner, is revoked, or is offline."),
+];
 const NO_HOST: &[(u16, &str)] = &[(404, "There is no such host.")];
-const NO_PUSHES: (u16, &str) = (503, "This hub sends no pushes.");
+const NO_PUSHES: (u16, &str) = (503, "This hub sends no notifications.");
 const NO_SUBSCRIPTION: (u16, &str) = (404, "You have no such subscription.");
 const NO_PERSON: (u16, &str) = (404, "There is no such person.");
 const THROTTLED: (u16, &str) = (429, "Too many failed logins; wait as long as `Retry-After` says.");
 
 /// Every route, in the order of the documentation.
 pub const ROUTES: &[Route] = &[
-    get("/api/openapi.json", "openapi", "This description").open().answers(RouteAnswer::OpenApi),
-    get("/healthz", "health", "How the hub is doing").open().gives::<Health>(),
+    get("/api/openapi.json", "openapi", "Return this description").open().answers(RouteAnswer::OpenApi),
+    get("/healthz", "health", "Report the health of the hub").open().gives::<Health>(),
     // Signing in.
     get(
         "/login",
         "login_with_code",
-        "Signs a browser in with a one-time code, and sends it to the first page",
+        "Sign a browser in with a one-time code and redirect it to the app",
     )
     .open()
-    .query(&[required(text("code", "From `qd up`, or of `POST /api/logins/links`."))])
+    .query(&[required(text("code", "From `qd up` or `POST /api/logins/links`."))])
     .status(303)
-    .or(&[(401, "The code is used up, too old or wrong.")]),
-    post("/auth/login", "login", "Signs in with a name and a password; browsers get a cookie too")
+    .or(&[(401, "The code is used, expired or wrong.")]),
+    post("/auth/login", "login", "Sign in with name and password; browsers also get a cookie")
         .open()
         .takes::<LoginRequest>()
         .gives::<LoginAnswer>()
         .or(&[(401, "The name or the password is wrong."), THROTTLED]),
-    post("/logout", "logout", "Ends the login of this browser or program").open().status(303),
-    get("/api/me", "me", "Who you are here and what you may do").gives::<Me>(),
-    get("/api/logins", "list_logins", "Your logins").gives::<Logins>(),
-    post("/api/logins/links", "make_login_link", "A one-time link that signs one more browser in as you")
+    post("/logout", "logout", "Sign this browser or program out").open().status(303),
+    get("/api/me", "me", "Return who you are and what you may do").gives::<Me>(),
+    get("/api/logins", "list_logins", "List your logins").gives::<Logins>(),
+    post("/api/logins/links", "make_login_link", "Create a one-time link that signs in another browser as you")
         .gives::<LoginLink>(),
-    delete("/api/logins/{login_id}", "end_login", "Ends one of your logins, at once")
+    delete("/api/logins/{login_id}", "end_login", "End one of your logins immediately")
         .gives::<EndedLogin>()
         .or(&[(404, "You have no such login.")]),
     // Sessions.
-    get("/api/sessions", "list_sessions", "All sessions, most recently active first")
+    get("/api/sessions", "list_sessions", "List all sessions, most recently active first")
         .needs(Permission::View)
         .gives::<SessionsData>(),
-    get("/api/sessions/{session_id}", "session", "One session as the list shows it")
+    get("/api/sessions/{session_id}", "session", "Return one session as in the list")
         .needs(Permission::View)
         .gives::<SessionSummary>()
         .or(&[NO_SESSION]),
     get(
         "/api/sessions/{session_id}/messages",
         "messages",
-        "A page of the conversation, the newest without `before`",
+        "Return a page of the conversation, the newest without `before`",
     )
     .needs(Permission::View)
     .query(&[
@@ -246,33 +248,33 @@ pub const ROUTES: &[Route] = &[
     ])
     .gives::<MessagesData>()
     .or(&[NO_SESSION]),
-    get("/api/sessions/{session_id}/export", "export", "The whole conversation as a file to keep")
+    get("/api/sessions/{session_id}/export", "export", "Export the whole conversation as a file")
         .needs(Permission::View)
-        .query(&[word("format", &["html", "json", "md"], "The form; `html` without it.")])
+        .query(&[word("format", &["html", "json", "md"], "The format; `html` by default.")])
         .answers(RouteAnswer::Document(&["text/html", "text/markdown"], schema_of::<ExportData>))
         .or(&[NO_SESSION]),
-    get("/api/sessions/{session_id}/file", "download_file", "The bytes of a file of the session's machine")
+    get("/api/sessions/{session_id}/file", "download_file", "Download a file from the session's machine")
         .of_command()
         .query(&[
             required(text("path", "Below the session's directory.")),
-            flag("inline", "Do not offer it as a download."),
+            flag("inline", "Show it in the browser instead of downloading it."),
         ])
         .answers(RouteAnswer::Bytes)
         .or(&[(404, "There is no such file, or it cannot be read.")]),
-    route("put", "/api/sessions/{session_id}/file", "upload_file", "Writes a file, whole or not at all")
+    route("put", "/api/sessions/{session_id}/file", "upload_file", "Write a file, completely or not at all")
         .of_command()
         .query(&[
             required(text("path", "Below the session's directory.")),
             text(
                 "expected_hash",
-                "Write only if the file has this hash now; empty for one that is not there.",
+                "Write only if the file currently has this hash; empty if it must not exist.",
             ),
-            flag("create_parents", "Make the directories above it."),
+            flag("create_parents", "Create missing parent directories."),
         ])
         .takes_bytes()
         .gives::<FsUploadData>()
         .or(&[(409, "The file is not as expected, or cannot be written.")]),
-    get("/api/search", "search", "Messages with all these words, best first")
+    get("/api/search", "search", "Search for messages that contain all these words, best match first")
         .needs(Permission::View)
         .query(&[
             required(text("q", "Words; a trailing `*` matches any ending.")),
@@ -280,43 +282,43 @@ pub const ROUTES: &[Route] = &[
             text("runner_id", "Only sessions of this runner."),
             text("harness", "Only sessions of this harness."),
             text("role", "Only messages of this role: `user`, `assistant`, `system` or `tool`."),
-            integer("from", "Only messages of this time or later, in Unix milliseconds."),
+            integer("from", "Only messages at or after this time, in Unix milliseconds."),
             integer("to", "Only messages before this time, in Unix milliseconds."),
-            integer("limit", "How many; 20 without it, at most 200."),
-            integer("offset", "How many to leave out."),
+            integer("limit", "How many; 20 by default, at most 200."),
+            integer("offset", "How many to skip."),
         ])
         .gives::<SearchData>(),
-    get("/api/usage", "usage", "Tokens and money by day, model and session")
+    get("/api/usage", "usage", "Sum up tokens and cost by day, model and session")
         .needs(Permission::View)
         .query(&[
             text("from", "From this day (`2026-01-31`) or this time (Unix milliseconds) on."),
-            text("to", "Until this day, which counts too, or this time, which does not."),
-            text("by", "Some of `day`, `model` and `session`, with commas between them; `day` without it."),
+            text("to", "Until this day (inclusive) or this time (exclusive)."),
+            text("by", "Any of `day`, `model` and `session`, separated by commas; `day` by default."),
             text("session_id", "Only this session."),
             integer(
                 "tz_offset_minutes",
-                "How far the clock that tells the day is ahead of UTC; 0 without it.",
+                "Offset of the day boundaries from UTC, in minutes east; 0 by default.",
             ),
             integer("limit", "How many rows; at most 5000, which is the default. The total counts all."),
         ])
         .gives::<UsageData>(),
-    post("/api/commands", "run_command", "Any command of the canonical protocol: one command, one answer")
+    post("/api/commands", "run_command", "Run any command of the canonical protocol")
         .of_command()
         .takes::<crate::Command>()
         .gives::<CommandAnswer>()
         .or(&[(413, "The body is too long.")]),
     // Machines.
-    get("/api/runners", "list_runners", "All runners there ever were")
+    get("/api/runners", "list_runners", "List all runners, including former ones")
         .needs(Permission::Manage)
         .gives::<RunnersData>(),
-    post("/api/runners/invites", "invite_runner", "A code with which one machine can join, for some minutes")
+    post("/api/runners/invites", "invite_runner", "Create a code with which one machine can join, valid for five minutes")
         .needs(Permission::Manage)
         .gives::<Invite>()
         .or(&[(429, "Too many codes are open.")]),
     post(
         "/api/runners/join",
         "join_runner",
-        "Lets a runner in; the code is the permission. Not for browsers",
+        "Join as a runner; the code is the permission. Not for browsers",
     )
     .open()
     .takes::<JoinRequest>()
@@ -324,68 +326,68 @@ pub const ROUTES: &[Route] = &[
     .or(&[
         (401, "The code is wrong."),
         (409, "The name is taken."),
-        (410, "The code is used or too old."),
+        (410, "The code is used or expired."),
     ]),
-    post("/api/runners/{runner_id}/rotate", "rotate_runner", "Tells a runner to make itself a new key")
+    post("/api/runners/{runner_id}/rotate", "rotate_runner", "Tell a runner to create a new key")
         .needs(Permission::Manage)
         .status(202)
         .gives::<ChangedRunner>()
         .or(NO_RUNNER),
-    delete("/api/runners/{runner_id}", "revoke_runner", "Cuts a runner off for good, at once")
+    delete("/api/runners/{runner_id}", "revoke_runner", "Revoke a runner and disconnect it immediately")
         .needs(Permission::Manage)
         .gives::<ChangedRunner>()
         .or(NO_RUNNER),
-    get("/api/hosts", "list_hosts", "Machines of others that speak the run protocol")
+    get("/api/hosts", "list_hosts", "List third-party machines that speak the run protocol")
         .needs(Permission::Manage)
         .gives::<ForeignHosts>(),
-    post("/api/hosts", "add_host", "Lets in a host that has not come yet")
+    post("/api/hosts", "add_host", "Add a host before it connects")
         .needs(Permission::Manage)
         .takes::<NewForeignHost>()
         .gives::<AddedForeignHost>()
         .or(&[(409, "The name is taken.")]),
-    post("/api/hosts/{host_id}/confirm", "confirm_host", "Lets in a host that has come")
+    post("/api/hosts/{host_id}/confirm", "confirm_host", "Confirm a host that has connected")
         .needs(Permission::Manage)
         .gives::<ChangedHost>()
         .or(NO_HOST),
-    delete("/api/hosts/{host_id}", "revoke_host", "Cuts a host off; the second time it is forgotten")
+    delete("/api/hosts/{host_id}", "revoke_host", "Revoke a host; the second time, delete it")
         .needs(Permission::Manage)
         .gives::<ChangedHost>()
         .or(NO_HOST),
     // People.
-    get("/api/people", "list_people", "People with an account").needs(Permission::Manage).gives::<People>(),
-    post("/api/people", "add_person", "Makes an account")
+    get("/api/people", "list_people", "List the people with an account").needs(Permission::Manage).gives::<People>(),
+    post("/api/people", "add_person", "Create an account")
         .needs(Permission::Manage)
         .takes::<NewPerson>()
         .status(201)
         .gives::<Person>()
-        .or(&[(409, "The name is taken."), (429, "There are as many people as there can be.")]),
-    route("patch", "/api/people/{username}", "change_person", "Changes an account, or your own password")
+        .or(&[(409, "The name is taken."), (429, "The maximum number of people is reached.")]),
+    route("patch", "/api/people/{username}", "change_person", "Change an account, or your own password")
         .takes::<ChangePerson>()
         .gives::<Person>()
         .or(&[NO_PERSON, THROTTLED]),
-    delete("/api/people/{username}", "remove_person", "Removes an account, and ends all it had open")
+    delete("/api/people/{username}", "remove_person", "Delete an account and close its connections")
         .needs(Permission::Manage)
         .gives::<RemovedPerson>()
         .or(&[NO_PERSON]),
-    get("/api/tokens", "list_tokens", "Your access tokens; all of them for those who manage")
+    get("/api/tokens", "list_tokens", "List your access tokens, or all with the `manage` permission")
         .gives::<AccessTokens>(),
-    post("/api/tokens", "add_token", "Makes an access token, and shows it this once")
+    post("/api/tokens", "add_token", "Create an access token; it is shown only once")
         .takes::<NewAccessToken>()
         .gives::<AddedAccessToken>()
-        .or(&[(409, "The name is taken."), (429, "There are as many tokens as there can be.")]),
-    delete("/api/tokens/{name}", "revoke_token", "Ends an access token, and all it had open")
-        .query(&[text("owner", "Whose, for those who manage; empty for the hub's owner.")])
+        .or(&[(409, "The name is taken."), (429, "The maximum number of tokens is reached.")]),
+    delete("/api/tokens/{name}", "revoke_token", "Revoke an access token and close its connections")
+        .query(&[text("owner", "The owner of the token, with the `manage` permission; empty for the hub's owner.")])
         .gives::<RevokedToken>()
         .or(&[(404, "There is no such token.")]),
     // Pushes.
-    get("/api/push", "push_state", "The key for pushes, and your browsers that take them")
+    get("/api/push", "push_state", "Return the push key and your subscribed browsers")
         .needs(Permission::View)
         .gives::<PushState>()
         .or(&[NO_PUSHES]),
     post(
         "/api/push/subscriptions",
         "subscribe_push",
-        "Tells you on this browser; the same endpoint again renews it",
+        "Subscribe this browser to notifications; the same endpoint again renews it",
     )
     .needs(Permission::View)
     .takes::<NewPushSubscription>()
@@ -396,7 +398,7 @@ pub const ROUTES: &[Route] = &[
         "patch",
         "/api/push/subscriptions/{subscription_id}",
         "change_push",
-        "Changes what a browser is told",
+        "Change what a browser is notified about",
     )
     .needs(Permission::View)
     .takes::<ChangePushSubscription>()
@@ -405,12 +407,12 @@ pub const ROUTES: &[Route] = &[
     delete(
         "/api/push/subscriptions/{subscription_id}",
         "unsubscribe_push",
-        "Tells that browser nothing any more",
+        "Unsubscribe a browser",
     )
     .needs(Permission::View)
     .gives::<RemovedPushSubscription>()
     .or(&[NO_SUBSCRIPTION]),
-    post("/api/push/test", "test_push", "Sends your browsers a message now, and tells how that went")
+    post("/api/push/test", "test_push", "Send your browsers a test message and report the result")
         .needs(Permission::View)
         .takes::<PushTest>()
         .gives::<PushTested>()
@@ -418,29 +420,29 @@ pub const ROUTES: &[Route] = &[
     post(
         "/api/push/answer",
         "answer_push",
-        "Answers a question from its notification; the token in it is the access",
+        "Answer a question from its notification, with the token in it",
     )
     .open()
     .takes::<PushAnswer>()
     .gives::<PushAnswered>()
     .or(&[
-        (403, "Who was pushed may not answer any more."),
-        (409, "The session did not take the answer."),
-        (410, "The token was used, or its question is open no more."),
+        (403, "The person may no longer answer."),
+        (409, "The session did not accept the answer."),
+        (410, "The token was used, or its question is no longer open."),
     ]),
     get(
         "/api/audit",
         "audit",
-        "Who did what, newest first: in sessions, and your own; everything for those who manage",
+        "List who did what, newest first: entries of sessions and your own, or all with the `manage` permission",
     )
     .needs(Permission::View)
     .query(&[
-        text("session", "Only of this session."),
-        text("principal", "Only of this principal."),
-        text("tool", "Only of this tool."),
-        text("kind", "Only of this kind."),
+        text("session", "Only entries of this session."),
+        text("principal", "Only entries of this principal."),
+        text("tool", "Only entries of this tool."),
+        text("kind", "Only entries of this kind."),
         integer("before", "Only entries with a smaller `id`."),
-        integer("limit", "How many; 100 without it, at most 1000."),
+        integer("limit", "How many; 100 by default, at most 1000."),
     ])
     .gives::<AuditData>(),
 ];

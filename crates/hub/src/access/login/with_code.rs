@@ -13,13 +13,14 @@ use qd_wire::ErrorCode;
 
 use super::codes::LoginCode;
 use super::{cookie, label};
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate;
 use crate::access::principals::OWNER;
 use crate::hub::Hub;
 use crate::server::assets::wants_page;
 use crate::server::listen::Peer;
-use crate::server::router::{check_known, failed, failed_as, no_randomness, query_code, unavailable};
+use crate::server::router::{
+    check_known, failed, failed_as, failed_with, no_randomness, query_code, unavailable,
+};
 
 const UNUSABLE: &str = "This sign-in link is used up or too old. Make a new one in the app on a browser that is signed in (Settings), or start 'qd up' again, which prints one";
 /// Where the app says the same to a person.
@@ -40,12 +41,11 @@ pub(crate) async fn login(
         Ok(NewLogin::Login(token)) => {
             let summary = format!("with a code, from {peer}");
             let name = code.person.as_deref().unwrap_or(OWNER);
-            hub.note_deed(AuditedAction { kind: "login", principal: Some(name), ok: Some(true), summary })
-                .await;
+            hub.note_action("login", Some(name), Some(true), summary).await;
             return to_start(&hub, &token, hub.config.login_life.as_secs());
         }
         Ok(NewLogin::NobodyThere) => return unusable(&hub, &uri, &headers).await,
-        Ok(NewLogin::NoRandomness) => no_randomness(),
+        Ok(NewLogin::NoRandomness) => failed_with(&no_randomness()),
         Err(error) => {
             let error = format!("The login cannot be stored: {error}. The link stays good; open it again");
             failed(ErrorCode::StoreUnavailable, &error)

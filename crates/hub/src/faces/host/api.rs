@@ -3,24 +3,22 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::{IntoResponse, Json};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
-use http::{HeaderMap, Uri};
 use qd_link::clock::now_ms;
 use qd_store::{HostRow, HostTrust};
 use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
 use qd_wire::{CodedError, ErrorCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::{check_principal_name, hash, random_text};
 use crate::access::principals::Principal;
 use crate::hub::Hub;
+use crate::rest::request::{Manager, RestResult, read_body};
 use crate::rest::rest;
-use crate::rest::runners::read_body;
 use crate::server::Server;
-use crate::server::router::{check_owner, failed, failed_with, no_randomness, refused, unavailable};
+use crate::server::router::no_randomness;
 
 /// Random bytes of a host's token, and of a name that was made up.
 const TOKEN_BYTES: usize = 32;
@@ -35,17 +33,9 @@ rest! {
 }
 
 /// `GET /api/hosts`
-async fn list(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(refusal) = check_owner(&server.hub, &uri, &headers).await {
-        return refused(&refusal);
-    }
-    match server.hub.store.hosts().await {
-        Ok(hosts) => {
-            let hosts = hosts.into_iter().map(|row| shown(&server.hub, row)).collect();
-            Json(ForeignHosts { hosts }).into_response()
-        }
-        Err(error) => unavailable(&error),
-    }
+async fn list(State(server): State<Server>, _: Manager) -> RestResult<Json<ForeignHosts>> {
+    let hosts = server.hub.store.hosts().await?;
+    Ok(Json(ForeignHosts { hosts: hosts.into_iter().map(|row| shown(&server.hub, row)).collect() }))
 }
 
 fn shown(hub: &Hub, row: HostRow) -> ForeignHost {
@@ -68,23 +58,16 @@ fn trust(trust: HostTrust) -> people::HostTrust {
 }
 
 /// `POST /api/hosts`: lets in a host that has not come yet. The answer is the only place where its token is shown.
-async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let principal = match check_owner(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    let host_id = match read_new(body).await {
-        Ok(host_id) => host_id,
-        Err(error) => return failed_with(&error),
-    };
+async fn add(State(server): State<Server>, Manager(principal): Manager, body: Body) -> RestResult {
+    let host_id = read_new(body).await?;
     let made_up = || Some(format!("host-{}", random_text(NAME_BYTES)?));
     let (Some(host_id), Some(host_token)) = (host_id.or_else(made_up), random_text(TOKEN_BYTES)) else {
-        return no_randomness();
+        return Err(no_randomness().into());
     };
     let taken =
         "A host or a runner has this name; take another one, or remove that one first ('qd hosts remove')";
     if server.hub.runner(&host_id).is_some() {
-        return failed(ErrorCode::AlreadyExists, taken);
+        return Err(ErrorCode::AlreadyExists.with(taken).into());
     }
     let row = HostRow {
         host_id: host_id.clone(),
@@ -94,14 +77,11 @@ async fn add(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: B
         last_seen_at: None,
         address: None,
     };
-    match server.hub.store.put_host(row).await {
-        Ok(true) => {
-            note(&server, &principal, format!("added {host_id}")).await;
-            ([(CACHE_CONTROL, "no-store")], Json(AddedForeignHost { host_id, host_token })).into_response()
-        }
-        Ok(false) => failed(ErrorCode::AlreadyExists, taken),
-        Err(error) => unavailable(&error),
+    if !server.hub.store.put_host(row).await? {
+        return Err(ErrorCode::AlreadyExists.with(taken).into());
     }
+    note(&server, &principal, format!("added {host_id}")).await;
+    Ok(([(CACHE_CONTROL, "no-store")], Json(AddedForeignHost { host_id, host_token })).into_response())
 }
 
 async fn read_new(body: Body) -> Result<Option<String>, CodedError> {
@@ -121,55 +101,40 @@ async fn read_new(body: Body) -> Result<Option<String>, CodedError> {
 /// `POST /api/hosts/{host_id}/confirm`: lets in a host that has come.
 async fn confirm(
     State(server): State<Server>,
+    Manager(principal): Manager,
     Path(host_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_owner(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
-    match server.hub.store.set_host_trust(&host_id, HostTrust::Trusted).await {
-        Ok(true) => {
-            tracing::info!(host_id, "a host is trusted");
-            note(&server, &principal, format!("confirmed {host_id}")).await;
-            Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })).into_response()
-        }
-        Ok(false) => failed(ErrorCode::RunnerNotFound, NO_HOST),
-        Err(error) => unavailable(&error),
+) -> RestResult<Json<Value>> {
+    if !server.hub.store.set_host_trust(&host_id, HostTrust::Trusted).await? {
+        return Err(ErrorCode::RunnerNotFound.with(NO_HOST).into());
     }
+    tracing::info!(host_id, "a host is trusted");
+    note(&server, &principal, format!("confirmed {host_id}")).await;
+    Ok(Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })))
 }
 
 /// `DELETE /api/hosts/{host_id}`: it is cut off and not let in again. The second time it is forgotten, so that one of
 /// its name can come anew.
 async fn revoke(
     State(server): State<Server>,
+    Manager(principal): Manager,
     Path(host_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    let principal = match check_owner(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(refusal) => return refused(&refusal),
-    };
+) -> RestResult<Json<Value>> {
     let store = &server.hub.store;
-    let (done, state) = match store.host(&host_id).await {
-        Ok(None) => return failed(ErrorCode::RunnerNotFound, NO_HOST),
-        Ok(Some(row)) if row.trust == HostTrust::Revoked => (store.delete_host(&host_id).await, "forgotten"),
-        Ok(Some(_)) => (store.set_host_trust(&host_id, HostTrust::Revoked).await, "revoked"),
-        Err(error) => return unavailable(&error),
+    let row = store.host(&host_id).await?.ok_or_else(|| ErrorCode::RunnerNotFound.with(NO_HOST))?;
+    let state = if row.trust == HostTrust::Revoked {
+        store.delete_host(&host_id).await?;
+        "forgotten"
+    } else {
+        store.set_host_trust(&host_id, HostTrust::Revoked).await?;
+        "revoked"
     };
-    if let Err(error) = done {
-        return unavailable(&error);
-    }
     server.hub.cut_off(&host_id, "this host was revoked");
     // Also a connection that is only being opened.
     server.fleet.links.end(&host_id);
     note(&server, &principal, format!("{state} {host_id}")).await;
-    Json(json!({ "host_id": host_id, "state": state })).into_response()
+    Ok(Json(json!({ "host_id": host_id, "state": state })))
 }
 
 async fn note(server: &Server, principal: &Principal, summary: String) {
-    let deed = AuditedAction { kind: "host", principal: Some(&principal.name), ok: Some(true), summary };
-    server.hub.note_deed(deed).await;
+    server.hub.note_action("host", Some(&principal.name), Some(true), summary).await;
 }

@@ -10,7 +10,6 @@ use qd_wire::{CodedError, ErrorCode};
 
 use super::deliver::{alive_after, rights_of};
 use super::questions::AnswerTicket;
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::hash;
 use crate::access::principals::Principal;
 use crate::command::Command;
@@ -76,7 +75,7 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
 async fn denied(hub: &Hub, ticket: &AnswerTicket, error: CodedError) -> AnswerResult {
     let summary = format!("answer to {} of {} refused", ticket.key.request_id, ticket.key.session_id);
     let principal = Some(&*ticket.principal);
-    hub.note_deed(AuditedAction { kind: "push", principal, ok: Some(false), summary }).await;
+    hub.note_action("push", principal, Some(false), summary).await;
     AnswerResult::Denied(error)
 }
 

@@ -2,15 +2,15 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Json, Response};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::response::{IntoResponse, Json};
 use axum::routing::{delete, get, patch, post};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, StatusCode, Uri};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use qd_link::clock::now_ms;
 use qd_store::{PushChange, PushRow};
-use qd_wire::command_table::Permission;
 use qd_wire::push::{
     ChangePushSubscription, NewPushSubscription, PushAnswer, PushAnswered, PushState, PushSubscriptionInfo,
     PushTest, PushTestResult, PushTested, PushTopic, RemovedPushSubscription,
@@ -18,15 +18,14 @@ use qd_wire::push::{
 use qd_wire::{CodedError, ErrorCode};
 
 use super::{AnswerResult, answer as answer_question, check_subscription, send_test};
-use crate::access::audit::AuditedAction;
 use crate::access::authenticate::random_text;
 use crate::access::login;
 use crate::access::principals::{Access, OWNER, Principal};
 use crate::hub::Hub;
+use crate::rest::request::{RestError, RestResult, Viewer, read_body, read_json};
 use crate::rest::rest;
-use crate::rest::runners::read_body;
 use crate::server::Server;
-use crate::server::router::{check_permission, failed, failed_as, failed_with, refused, unavailable};
+use crate::server::router::no_randomness;
 
 const ID_BYTES: usize = 12;
 const LABEL_CHARS_MAX: usize = 200;
@@ -45,51 +44,39 @@ rest! {
 }
 
 /// `GET /api/push`
-async fn show(State(server): State<Server>, uri: Uri, headers: HeaderMap) -> Response {
-    let principal = match check_holder(&server.hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
-    let Some(key) = &server.hub.config.faces.push.key else {
-        return no_key();
-    };
-    match server.hub.store.push_subscriptions_of(&principal.name).await {
-        Ok(rows) => Json(PushState {
-            public_key: key.public().to_owned(),
-            subscriptions: rows.into_iter().map(info).collect(),
-        })
-        .into_response(),
-        Err(error) => unavailable(&error),
-    }
+async fn show(
+    State(server): State<Server>,
+    BrowserOwner(principal): BrowserOwner,
+) -> RestResult<Json<PushState>> {
+    let key = server.hub.config.faces.push.key.as_ref().ok_or_else(no_key)?;
+    let rows = server.hub.store.push_subscriptions_of(&principal.name).await?;
+    Ok(Json(PushState {
+        public_key: key.public().to_owned(),
+        subscriptions: rows.into_iter().map(info).collect(),
+    }))
 }
 
 /// `POST /api/push/subscriptions`
-async fn subscribe(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+async fn subscribe(
+    State(server): State<Server>,
+    BrowserOwner(principal): BrowserOwner,
+    headers: HeaderMap,
+    body: Body,
+) -> RestResult {
     let hub = &server.hub;
-    let principal = match check_holder(hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
     if hub.config.faces.push.key.is_none() {
-        return no_key();
+        return Err(no_key());
     }
-    let row = match read_new(hub, &principal, &headers, body).await {
-        Ok(row) => row,
-        Err(error) => return failed_with(&error),
-    };
-    match hub.store.put_push_subscription(row).await {
-        Ok(row) => {
-            hub.faces.push.note_subscriber();
-            note(hub, &principal, format!("pushes to {}", row.label)).await;
-            (StatusCode::CREATED, Json(info(row))).into_response()
-        }
-        Err(error) => unavailable(&error),
-    }
+    let row = read_new(hub, &principal, &headers, body).await?;
+    let row = hub.store.put_push_subscription(row).await?;
+    hub.faces.push.note_subscriber();
+    note(hub, &principal, format!("pushes to {}", row.label)).await;
+    Ok((StatusCode::CREATED, Json(info(row))).into_response())
 }
 
 /// The hub could send pushes if it were started otherwise.
-fn no_key() -> Response {
-    failed_as(StatusCode::SERVICE_UNAVAILABLE, &ErrorCode::Unsupported.with(NO_KEY))
+fn no_key() -> RestError {
+    RestError::with_status(StatusCode::SERVICE_UNAVAILABLE, &ErrorCode::Unsupported.with(NO_KEY))
 }
 
 async fn read_new(
@@ -98,9 +85,8 @@ async fn read_new(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<PushRow, CodedError> {
-    let body = read_body(body).await?;
-    let new: NewPushSubscription = serde_json::from_slice(&body)
-        .map_err(|error| CodedError::invalid(format!("The body is no subscription: {error}")))?;
+    let new: NewPushSubscription =
+        read_json(body, |error| format!("The body is no subscription: {error}")).await?;
     let decode = |name: &str, text: &str| {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
         bytes.map_err(|_| CodedError::invalid(format!("'keys.{name}' is not base64url")))
@@ -113,8 +99,7 @@ async fn read_new(
         Access::OwnerToken | Access::Token(_) => None,
     };
     Ok(PushRow {
-        subscription_id: random_text(ID_BYTES)
-            .ok_or_else(|| ErrorCode::Busy.with("The system has no randomness; try again"))?,
+        subscription_id: random_text(ID_BYTES).ok_or_else(no_randomness)?,
         principal: principal.name.to_string(),
         login_hash,
         endpoint: new.endpoint,
@@ -131,131 +116,106 @@ async fn read_new(
 /// `PATCH /api/push/subscriptions/{id}`
 async fn change(
     State(server): State<Server>,
+    BrowserOwner(principal): BrowserOwner,
     Path(subscription_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
     body: Body,
-) -> Response {
-    let hub = &server.hub;
-    let principal = match check_holder(hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
-    let wanted: ChangePushSubscription = match read_body(body).await.and_then(|body| {
-        serde_json::from_slice(&body)
-            .map_err(|error| CodedError::invalid(format!("The body cannot be read: {error}")))
-    }) {
-        Ok(wanted) => wanted,
-        Err(error) => return failed_with(&error),
-    };
+) -> RestResult<Json<PushSubscriptionInfo>> {
+    let wanted: ChangePushSubscription = read_json(body, unreadable_body).await?;
     let change = PushChange {
         label: wanted.label.as_deref().map(plain).filter(|label| !label.is_empty()),
         topics: wanted.topics.as_deref().map(words),
         content: wanted.content,
     };
-    let changed = async {
-        hub.store.change_push_subscription(&principal.name, &subscription_id, change).await?;
-        hub.store.push_subscriptions_of(&principal.name).await
-    };
-    match changed.await {
-        Ok(rows) => match rows.into_iter().find(|row| row.subscription_id == subscription_id) {
-            Some(row) => Json(info(row)).into_response(),
-            None => failed(ErrorCode::NotFound, NO_SUBSCRIPTION),
-        },
-        Err(error) => unavailable(&error),
-    }
+    let store = &server.hub.store;
+    store.change_push_subscription(&principal.name, &subscription_id, change).await?;
+    let rows = store.push_subscriptions_of(&principal.name).await?;
+    let row = rows.into_iter().find(|row| row.subscription_id == subscription_id);
+    Ok(Json(info(row.ok_or_else(no_subscription)?)))
 }
 
 /// `DELETE /api/push/subscriptions/{id}`
 async fn remove(
     State(server): State<Server>,
+    BrowserOwner(principal): BrowserOwner,
     Path(subscription_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
+) -> RestResult<Json<RemovedPushSubscription>> {
     let hub = &server.hub;
-    let principal = match check_holder(hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
-    match hub.store.delete_push_subscription(Some(&principal.name), &subscription_id).await {
-        Ok(true) => {
-            note(hub, &principal, "no pushes to a browser any more".to_owned()).await;
-            Json(RemovedPushSubscription { id: subscription_id }).into_response()
-        }
-        Ok(false) => failed(ErrorCode::NotFound, NO_SUBSCRIPTION),
-        Err(error) => unavailable(&error),
+    if !hub.store.delete_push_subscription(Some(&principal.name), &subscription_id).await? {
+        return Err(no_subscription().into());
     }
+    note(hub, &principal, "no pushes to a browser any more".to_owned()).await;
+    Ok(Json(RemovedPushSubscription { id: subscription_id }))
 }
 
 /// `POST /api/push/test`: sends one's own browsers a message now, and tells how that went.
-async fn test(State(server): State<Server>, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+async fn test(
+    State(server): State<Server>,
+    BrowserOwner(principal): BrowserOwner,
+    body: Body,
+) -> RestResult<Json<PushTested>> {
     let hub = &server.hub;
-    let principal = match check_holder(hub, &uri, &headers).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
+    let body = read_body(body).await?;
+    let wanted = match body.is_empty() {
+        true => PushTest::default(),
+        false => {
+            serde_json::from_slice(&body).map_err(|error| CodedError::invalid(unreadable_body(error)))?
+        }
     };
-    let wanted = match read_body(body).await {
-        Ok(body) if body.is_empty() => PushTest::default(),
-        Ok(body) => match serde_json::from_slice(&body) {
-            Ok(wanted) => wanted,
-            Err(error) => {
-                return failed(ErrorCode::InvalidRequest, &format!("The body cannot be read: {error}"));
-            }
-        },
-        Err(error) => return failed_with(&error),
-    };
-    let mut rows = match hub.store.push_subscriptions_of(&principal.name).await {
-        Ok(rows) => rows,
-        Err(error) => return unavailable(&error),
-    };
+    let mut rows = hub.store.push_subscriptions_of(&principal.name).await?;
     rows.retain(|row| wanted.id.as_ref().is_none_or(|id| *id == row.subscription_id));
     if rows.is_empty() {
-        return failed(ErrorCode::NotFound, NO_SUBSCRIPTION);
+        return Err(no_subscription().into());
     }
     let tests = rows.into_iter().map(|row| async {
         let id = row.subscription_id.clone();
         let (code, error) = send_test(hub, row).await.err().map(|error| (error.code, error.message)).unzip();
         PushTestResult { id, ok: error.is_none(), error, code }
     });
-    Json(PushTested { results: futures_util::future::join_all(tests).await }).into_response()
+    Ok(Json(PushTested { results: futures_util::future::join_all(tests).await }))
 }
 
 /// `POST /api/push/answer`: the token is the access, so there is no login.
-async fn answer(State(server): State<Server>, body: Body) -> Response {
-    let read = read_body(body).await.and_then(|body| {
-        // The parser's own words may repeat the token.
-        serde_json::from_slice::<PushAnswer>(&body).map_err(|_| {
-            CodedError::invalid("The body must be {\"token\":\"…\",\"decision\":\"approve|deny\"}")
-        })
-    });
-    let PushAnswer { token, decision } = match read {
-        Ok(answer) => answer,
-        Err(error) => return failed_with(&error),
-    };
-    match answer_question(&server.hub, &token, decision).await {
+async fn answer(State(server): State<Server>, body: Body) -> RestResult<Json<PushAnswered>> {
+    let PushAnswer { token, decision } =
+        read_json(body, |_| "The body must be {\"token\":\"…\",\"decision\":\"approve|deny\"}".to_owned())
+            .await?;
+    let (status, error) = match answer_question(&server.hub, &token, decision).await {
         AnswerResult::Done { session_id, request_id } => {
-            Json(PushAnswered { session_id: session_id.to_string(), request_id: request_id.to_string() })
-                .into_response()
+            let (session_id, request_id) = (session_id.to_string(), request_id.to_string());
+            return Ok(Json(PushAnswered { session_id, request_id }));
         }
-        AnswerResult::Over => failed_as(StatusCode::GONE, &ErrorCode::QuestionNotFound.with(OVER)),
-        AnswerResult::Denied(error) => failed_as(StatusCode::FORBIDDEN, &error),
-        AnswerResult::Refused(error) => failed_as(StatusCode::CONFLICT, &error),
-        AnswerResult::Failed(error) => failed_as(StatusCode::SERVICE_UNAVAILABLE, &error),
-    }
+        AnswerResult::Over => (StatusCode::GONE, ErrorCode::QuestionNotFound.with(OVER)),
+        AnswerResult::Denied(error) => (StatusCode::FORBIDDEN, error),
+        AnswerResult::Refused(error) => (StatusCode::CONFLICT, error),
+        AnswerResult::Failed(error) => (StatusCode::SERVICE_UNAVAILABLE, error),
+    };
+    Err(RestError::with_status(status, &error))
 }
 
 /// Only people and the owner have browsers. A token may have less rights than who it acts for, who would answer
 /// questions by what was pushed because of it.
-async fn check_holder(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Response> {
-    let principal = check_permission(hub, uri, headers, Permission::View).await;
-    let principal = principal.map_err(|refusal| refused(&refusal))?;
-    let is_token = matches!(principal.access, Access::Token(_));
-    if is_token || !(principal.is_person || &*principal.name == OWNER) {
-        let error = "Permission denied: a token has no browser to be told on; log in with your password";
-        return Err(failed(ErrorCode::PermissionDenied, error));
+struct BrowserOwner(Principal);
+
+impl FromRequestParts<Server> for BrowserOwner {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> RestResult<Self> {
+        let Viewer(principal) = Viewer::from_request_parts(parts, server).await?;
+        let is_token = matches!(principal.access, Access::Token(_));
+        if is_token || !(principal.is_person || &*principal.name == OWNER) {
+            let error = "Permission denied: a token has no browser to be told on; log in with your password";
+            return Err(ErrorCode::PermissionDenied.with(error).into());
+        }
+        Ok(Self(principal))
     }
-    Ok(principal)
+}
+
+fn no_subscription() -> CodedError {
+    ErrorCode::NotFound.with(NO_SUBSCRIPTION)
+}
+
+fn unreadable_body(error: serde_json::Error) -> String {
+    format!("The body cannot be read: {error}")
 }
 
 fn info(row: PushRow) -> PushSubscriptionInfo {
@@ -282,6 +242,5 @@ fn plain(label: &str) -> String {
 }
 
 async fn note(hub: &Hub, principal: &Principal, summary: String) {
-    hub.note_deed(AuditedAction { kind: "push", principal: Some(&principal.name), ok: Some(true), summary })
-        .await;
+    hub.note_action("push", Some(&principal.name), Some(true), summary).await;
 }

@@ -112,7 +112,7 @@ impl RunnerAnswer {
                 let session_id = answered(&self.tail).and_then(|answered| answered.session_id);
                 let entry = session_id.map(|id| hub.session_or_new(&id, &self.pending.runner_id));
                 if let Some(entry) = entry.filter(|entry| entry.runner_id != self.pending.runner_id) {
-                    let error = ErrorCode::WrongRunner.with(belongs_to(&entry.id, &entry.runner_id));
+                    let error = belongs_to(&entry.id, &entry.runner_id);
                     return self.pending.fail(hub, &error, false);
                 }
             }
@@ -210,7 +210,7 @@ impl RunnerAnswer {
             None => hub.session_or_new(&session_id, &self.pending.runner_id),
         };
         if entry.runner_id != self.pending.runner_id {
-            let error = ErrorCode::WrongRunner.with(belongs_to(&session_id, &entry.runner_id));
+            let error = belongs_to(&session_id, &entry.runner_id);
             tracing::warn!(runner = %self.pending.runner_id, %error, "an answer about another's session is refused");
             return self.pending.fail(hub, &error, false);
         }

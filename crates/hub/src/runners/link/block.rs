@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use qd_store::{AuditRow, NewRecord, RecordEffect};
+use qd_wire::ErrorCode;
 use qd_wire::event::NATIVE;
 
 use super::answers::answer_tail;
 use super::hello::SESSION_ID_BYTES_MAX;
 use super::refused_sessions::{RefusedSessions, belongs_to};
 use super::{RunnerIdentity, RunnerSendQueue};
-use crate::config::PlantedBug;
 use crate::connection::frame;
 use crate::hub::Hub;
-use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, Line};
+use crate::runners::line_head::{self, EVENT_PREFIX, EventHead, LineHead};
 use crate::sessions::effects::{self, EventDigest, SessionNote};
 use crate::sessions::published::{NativeEvents, RecordHead, event_name};
 use crate::sessions::session::SessionEntry;
@@ -124,6 +124,17 @@ pub(super) struct SeqGap {
     pub(super) found: u64,
 }
 
+/// Whether a record that was seen already counts as new: a fault that only tests can plant.
+fn counts_resends(hub: &Hub) -> bool {
+    #[cfg(feature = "planted-bugs")]
+    return hub.config.planted_bug == Some(crate::PlantedBug::ResendWithoutDedupe);
+    #[cfg(not(feature = "planted-bugs"))]
+    {
+        let _ = hub;
+        false
+    }
+}
+
 /// What to do with an event.
 enum EventAdmission {
     Take,
@@ -189,11 +200,11 @@ impl BlockSplitter<'_> {
         }
         let checked = if self.is_local { Ok(()) } else { line_head::check(line) };
         match checked.and_then(|()| line_head::parse(line, self.runner_id)) {
-            Ok(Line::Event(head)) => {
+            Ok(LineHead::Event(head)) => {
                 self.event(&head, line);
                 return self.missing.is_some();
             }
-            Ok(Line::Response(head)) => {
+            Ok(LineHead::Response(head)) => {
                 self.flush();
                 let is_last = self.hub.pending.is_delete(&head.id, self.send_queue);
                 self.steps.push(StreamStep::Answer {
@@ -204,7 +215,7 @@ impl BlockSplitter<'_> {
                 });
                 return is_last;
             }
-            Ok(Line::Other(kind)) => {
+            Ok(LineHead::Other(kind)) => {
                 self.flush();
                 self.steps.push(StreamStep::Runner { kind: kind.into_owned(), line: line.to_owned() });
             }
@@ -218,7 +229,7 @@ impl BlockSplitter<'_> {
         if !self.select(&head.session_id, head.seq) {
             return;
         }
-        let resends_count = self.hub.config.planted_bug == Some(PlantedBug::ResendWithoutDedupe);
+        let resends_count = counts_resends(self.hub);
         let group = &mut self.groups[self.current];
         if head.seq.is_none() && head.event == NATIVE {
             group.natives.push(&head.tail);
@@ -265,7 +276,7 @@ impl BlockSplitter<'_> {
         }
         let entry = match self.hub.session(session_id) {
             Some(entry) if entry.runner_id != *self.runner_id => {
-                self.refusals.refuse(session_id, &belongs_to(session_id, &entry.runner_id));
+                self.refusals.refuse(session_id, belongs_to(session_id, &entry.runner_id));
                 return false;
             }
             Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
@@ -306,7 +317,7 @@ impl BlockSplitter<'_> {
             if owner == *self.runner_id {
                 tracing::debug!(session = session_id, "an event of a deleted session; skipped");
             } else {
-                self.refusals.refuse(session_id, &belongs_to(session_id, &owner));
+                self.refusals.refuse(session_id, belongs_to(session_id, &owner));
             }
             return None;
         }
@@ -315,7 +326,7 @@ impl BlockSplitter<'_> {
             return Some(entry);
         }
         // Another runner was quicker.
-        self.refusals.refuse(session_id, &belongs_to(session_id, &entry.runner_id));
+        self.refusals.refuse(session_id, belongs_to(session_id, &entry.runner_id));
         None
     }
 
@@ -334,7 +345,7 @@ impl BlockSplitter<'_> {
             entry.id,
             expected - 1
         );
-        self.refusals.refuse(&entry.id, &reason);
+        self.refusals.refuse(&entry.id, ErrorCode::Conflict.with(reason));
     }
 
     /// Turns what is collected into steps.

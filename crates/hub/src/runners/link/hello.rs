@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use qd_core::projection::{PendingQuestion, SessionDescription};
 use qd_link::clock::now_ms;
 use qd_store::RunnerNote;
-use qd_wire::ErrorCode;
 use qd_wire::data::{SessionState, SessionStatus};
-use qd_wire::link::{LinkLine, RefusedSession, RunnerHello, RunnerWelcome, WelcomeSession};
+use qd_wire::link::{LinkLine, RunnerHello, RunnerWelcome, WelcomeSession};
+use qd_wire::{CodedError, ErrorCode};
 
 use super::reader::{LinkEnded, LinkReader};
-use super::refused_sessions::belongs_to;
+use super::refused_sessions::{belongs_to, refused_session};
 use super::{RunnerLink, line_of};
 use crate::command::{request_resync_of_all, send_waiting};
 use crate::faces::RunnerUpdate;
@@ -104,9 +104,9 @@ impl LinkReader {
         }
         let mut refused = Vec::new();
         for (number, session) in hello.sessions.iter().enumerate() {
-            if let Some(reason) = beyond_bounds(number, &session.session_id) {
-                if self.refusals.note(&session.session_id, &reason) {
-                    refused.push(RefusedSession { session_id: session.session_id.clone(), reason });
+            if let Err(error) = check_bounds(number, &session.session_id) {
+                if self.refusals.note(&session.session_id, &error.message) {
+                    refused.push(refused_session(&session.session_id, error));
                 }
                 continue;
             }
@@ -118,9 +118,9 @@ impl LinkReader {
                 deleted_on.is_none().then(|| self.hub.session_or_new(&session.session_id, &runner_id));
             let owner = entry.as_ref().map(|entry| Arc::clone(&entry.runner_id)).or(deleted_on);
             let Some(entry) = entry.filter(|entry| entry.runner_id == runner_id) else {
-                let reason = belongs_to(&session.session_id, owner.as_deref().unwrap_or_default());
-                self.refusals.note(&session.session_id, &reason);
-                refused.push(RefusedSession { session_id: session.session_id.clone(), reason });
+                let error = belongs_to(&session.session_id, owner.as_deref().unwrap_or_default());
+                self.refusals.note(&session.session_id, &error.message);
+                refused.push(refused_session(&session.session_id, error));
                 continue;
             };
             entry.is_orphan.store(false, Ordering::Relaxed);
@@ -207,14 +207,18 @@ impl LinkReader {
     }
 }
 
-/// Why a session of a hello is not taken, for its name or its place in the list.
-fn beyond_bounds(number: usize, session_id: &str) -> Option<String> {
+/// Whether a session of a hello is taken, by its name and its place in the list.
+fn check_bounds(number: usize, session_id: &str) -> Result<(), CodedError> {
     if session_id.len() > SESSION_ID_BYTES_MAX {
-        return Some(format!("The name is longer than {SESSION_ID_BYTES_MAX} bytes; take another one"));
+        let error = format!("The name is longer than {SESSION_ID_BYTES_MAX} bytes; take another one");
+        return Err(CodedError::invalid(error));
     }
-    (number >= HELLO_SESSIONS_MAX).then(|| {
-        format!("The runner has more than {HELLO_SESSIONS_MAX} sessions; delete some and connect again")
-    })
+    if number >= HELLO_SESSIONS_MAX {
+        let error =
+            format!("The runner has more than {HELLO_SESSIONS_MAX} sessions; delete some and connect again");
+        return Err(ErrorCode::LimitReached.with(error));
+    }
+    Ok(())
 }
 
 /// Tells a runner to delete the sessions that were deleted while it was away, each once on this link.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, Bytes};
-use qd_core::encoding::from_hex;
+use qd_core::encoding::hash_from_hex;
 use qd_link::clock::now_ms;
 use qd_link::memory::{LinkReceiver, LinkSender};
 use qd_store::RunnerNote;
@@ -19,10 +19,9 @@ use super::commit::{CommitStep, QueuedStep, give_up};
 use super::hello::{DELETION_ID, note_runner};
 use super::refused_sessions::RefusedSessions;
 use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
-use crate::config::PlantedBug;
 use crate::faces::RunnerUpdate;
 use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
-use crate::runners::line_head::{self, Line};
+use crate::runners::line_head::{self, LineHead};
 use crate::runners::runner::Runner;
 use crate::sessions::effects::apply_notes;
 use crate::sessions::published::PublishedEvents;
@@ -36,8 +35,6 @@ const NOTE_INTERVAL_MS: i64 = 60_000;
 const ROOM_GRACE: Duration = Duration::from_secs(1);
 /// How far a command is.
 const PROGRESS: &str = "progress";
-/// Bytes of a key's hash.
-const KEY_HASH_BYTES: usize = 32;
 
 /// The reader of a link.
 pub(super) struct LinkReader {
@@ -128,7 +125,9 @@ impl LinkReader {
             let line = block.split_to(length);
             match std::str::from_utf8(&line).ok().and_then(|line| line_head::parse(line.trim_end(), "").ok())
             {
-                Some(Line::Other(kind)) => self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?,
+                Some(LineHead::Other(kind)) => {
+                    self.runner_line(&kind, &String::from_utf8_lossy(&line)).await?
+                }
                 _ => tracing::warn!("a runner speaks before its hello; skipped"),
             }
         }
@@ -165,7 +164,8 @@ impl LinkReader {
                     }
                     return Ok(());
                 }
-                if self.hub.config.planted_bug == Some(PlantedBug::AckBeforeCommit)
+                #[cfg(feature = "planted-bugs")]
+                if self.hub.config.planted_bug == Some(crate::PlantedBug::AckBeforeCommit)
                     && let Some(last) = records.last()
                 {
                     self.link.send_queue.ack(&entry.id, last.seq);
@@ -320,7 +320,7 @@ impl LinkReader {
     /// The runner has made itself a new key: it counts once it is stored.
     fn rekey(&self, key_hash: &str) {
         let RunnerIdentity { runner_id, peer, .. } = &self.identity;
-        let Some(hash) = from_hex(key_hash).filter(|hash| hash.len() == KEY_HASH_BYTES) else {
+        let Some(hash) = hash_from_hex(key_hash) else {
             tracing::warn!(runner = %runner_id, %peer, "the hash of a new key cannot be read");
             return;
         };

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use qd_wire::link::{LinkLine, RefusedSession};
+use qd_wire::{CodedError, ErrorCode};
 
 use super::{RunnerIdentity, RunnerLink, line_of};
 
@@ -31,14 +32,11 @@ impl RefusedSessions {
     }
 
     /// Refuses a session, and tells the runner so if it does not know it yet.
-    pub(super) fn refuse(&mut self, session_id: &str, reason: &str) {
-        if !self.note(session_id, reason) {
+    pub(super) fn refuse(&mut self, session_id: &str, error: CodedError) {
+        if !self.note(session_id, &error.message) {
             return;
         }
-        let line = LinkLine::SessionRefused(RefusedSession {
-            session_id: session_id.to_owned(),
-            reason: reason.to_owned(),
-        });
+        let line = LinkLine::SessionRefused(refused_session(session_id, error));
         if let Err(error) = self.link.send_queue.push(&line_of(&line)) {
             tracing::debug!(%error, "a runner cannot be told of a refused session");
         }
@@ -56,7 +54,14 @@ impl RefusedSessions {
     }
 }
 
+/// What a runner is told of a session that is not taken.
+pub(super) fn refused_session(session_id: &str, error: CodedError) -> RefusedSession {
+    RefusedSession { session_id: session_id.to_owned(), reason: error.message, code: Some(error.code) }
+}
+
 /// Why a session is not this runner's.
-pub(super) fn belongs_to(session_id: &str, owner: &str) -> String {
-    format!("Session {session_id} belongs to runner {owner}; give this runner's session another name")
+pub(super) fn belongs_to(session_id: &str, owner: &str) -> CodedError {
+    ErrorCode::WrongRunner.with(format!(
+        "Session {session_id} belongs to runner {owner}; give this runner's session another name"
+    ))
 }

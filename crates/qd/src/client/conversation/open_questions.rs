@@ -63,7 +63,7 @@ impl OpenQuestions {
             return questions::question_text(request, asking.style)
                 + &questions::how_to_answer(session_id, request);
         }
-        if self.open.len() == 1 { self.put(asking) } else { String::new() }
+        if self.open.len() == 1 { self.first_question_text(asking) } else { String::new() }
     }
 
     /// All open questions, as the server knows them.
@@ -82,7 +82,7 @@ impl OpenQuestions {
             // The cursor stands behind the question.
             let text = format!("\n{}\n", asking.style.dim("the question was answered elsewhere"));
             let rest: String = pending.iter().map(|request| self.ask(request, session_id, asking)).collect();
-            return text + if rest.is_empty() { self.put(asking) } else { rest }.as_str();
+            return text + if rest.is_empty() { self.first_question_text(asking) } else { rest }.as_str();
         }
         pending.iter().map(|request| self.ask(request, session_id, asking)).collect()
     }
@@ -99,7 +99,7 @@ impl OpenQuestions {
         let was_open = self.open.iter().any(|open| open.request_id() == request_id);
         self.open.retain(|open| open.request_id() != request_id);
         if self.answered.take_if(|answered| answered == request_id).is_some() {
-            return if asking.interactive { self.put(asking) } else { String::new() };
+            return if asking.interactive { self.first_question_text(asking) } else { String::new() };
         }
         if !was_open {
             return String::new();
@@ -117,14 +117,14 @@ impl OpenQuestions {
             self.overtaken = true;
             // The cursor stands behind the question.
             text.insert(0, '\n');
-            text.push_str(&self.put(asking));
+            text.push_str(&self.first_question_text(asking));
         }
         text
     }
 
     /// Whether a line was probably begun as the answer to a question that is over; the text says so. Lines come
     /// whole, so only the first one after the end can have been.
-    pub(super) fn overtaken(&mut self, line: &str) -> Option<String> {
+    pub(super) fn take_overtaken(&mut self, line: &str) -> Option<String> {
         if !std::mem::take(&mut self.overtaken) || line.trim().is_empty() {
             return None;
         }
@@ -172,7 +172,7 @@ impl OpenQuestions {
     }
 
     /// The first question, with what may be typed; of a form, where it stands.
-    fn put(&self, asking: AskingMode) -> String {
+    fn first_question_text(&self, asking: AskingMode) -> String {
         match self.open.front() {
             Some(request @ InputRequest::Interview { questions, .. }) => {
                 let is_begun = self.form.request_id == request.request_id();
@@ -270,14 +270,14 @@ mod tests {
         let asking = AskingMode { interactive: true, style: Style::PLAIN };
         let mut questions = OpenQuestions::default();
         questions.ask(&confirm("a"), "s1", asking);
-        assert_eq!(questions.overtaken("green"), None, "the question still waits");
+        assert_eq!(questions.take_overtaken("green"), None, "the question still waits");
         questions.resolved("a", Some(InputOutcome::Answered), None, asking);
-        let text = questions.overtaken("green").unwrap();
+        let text = questions.take_overtaken("green").unwrap();
         assert_eq!(
             text,
             "not sent: \"green\" — the question was answered elsewhere; type it again to send it as a prompt\n"
         );
-        assert_eq!(questions.overtaken("green"), None, "the second time it is meant");
+        assert_eq!(questions.take_overtaken("green"), None, "the second time it is meant");
         questions.ask(&confirm("b"), "s1", asking);
         questions.ask(&confirm("c"), "s1", asking);
         let text = questions.replace(&[confirm("c")], "s1", asking);
@@ -285,14 +285,14 @@ mod tests {
             text.starts_with("\nthe question was answered elsewhere") && text.contains("Go c?"),
             "{text}"
         );
-        assert!(questions.overtaken("y").unwrap().contains("answer the next one"));
+        assert!(questions.take_overtaken("y").unwrap().contains("answer the next one"));
         questions.answer("y").unwrap();
         questions.resolved("c", Some(InputOutcome::Answered), None, asking);
-        assert_eq!(questions.overtaken("next"), None, "we answered it ourselves");
+        assert_eq!(questions.take_overtaken("next"), None, "we answered it ourselves");
         let mut elsewhere = OpenQuestions::default();
         let piped = AskingMode { interactive: false, ..asking };
         elsewhere.ask(&confirm("d"), "s1", piped);
         elsewhere.resolved("d", Some(InputOutcome::Answered), None, piped);
-        assert_eq!(elsewhere.overtaken("next"), None, "a pipe begins no line early");
+        assert_eq!(elsewhere.take_overtaken("next"), None, "a pipe begins no line early");
     }
 }

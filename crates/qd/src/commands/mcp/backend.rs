@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use qd_link::client::{FrameQueue, MuxClient};
-use qd_wire::CommandResponse;
+use qd_wire::{CodedError, CommandResponse, ErrorCode};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ impl ToolBackend {
         cmd: &str,
         parameters: Map<String, Value>,
         cancelled: &CancellationToken,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, CodedError> {
         let connection = self.live_connection().await?;
         let id = format!("mcp{}", self.next.fetch_add(1, Ordering::Relaxed));
         let mut command = parameters;
@@ -93,47 +93,51 @@ impl ToolBackend {
             command.insert(name.to_owned(), value);
         }
         command.insert("ask".to_owned(), json!(true));
-        let mut answer = connection.expect_answer(&id).ok_or_else(lost_text)?;
+        let mut answer = connection.expect_answer(&id).ok_or_else(lost_connection)?;
         // Forgets the answer also when the client has gone and this is dropped.
         let _forgetting = ExpectedAnswer { connection: &connection, id: &id };
         connection
             .client
             .send_text(Value::Object(command).to_string())
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| ErrorCode::LinkLost.with(error.to_string()))?;
         let answered = tokio::select! {
             answered = &mut answer => answered,
             () = cancelled.cancelled() => {
                 let cancel = json!({ "channel": "agent", "cmd": "cancel", "target": id });
-                connection.client.send_text(cancel.to_string()).await.map_err(|error| error.to_string())?;
+                let sent = connection.client.send_text(cancel.to_string()).await;
+                sent.map_err(|error| ErrorCode::LinkLost.with(error.to_string()))?;
                 match tokio::time::timeout(CANCEL_WAIT, answer).await {
                     Ok(answered) => answered,
-                    Err(_) => return Err("cancelled".to_owned()),
+                    Err(_) => return Err(ErrorCode::Cancelled.with("cancelled")),
                 }
             }
         };
-        let response = answered.map_err(|_| lost_text())?;
+        let response = answered.map_err(|_| lost_connection())?;
         if response.success {
             return Ok(response.data.unwrap_or_default());
         }
-        Err(response.error.unwrap_or_else(|| "The call failed without saying why".to_owned()))
+        let no_words = || ErrorCode::Failed.with("The call failed without saying why");
+        Err(response.failed().filter(|_| response.error.is_some()).unwrap_or_else(no_words))
     }
 
     /// The connection, made again if it was lost.
-    async fn live_connection(&self) -> Result<LiveConnection, String> {
+    async fn live_connection(&self) -> Result<LiveConnection, CodedError> {
         let mut connection = self.connection.lock().await;
         if connection.is_over() {
             let connected = connection::connect(&self.settings, &self.output).await;
-            *connection = LiveConnection::start(connected.map_err(|error| error.message)?);
+            let connected = connected.map_err(|error| ErrorCode::LinkLost.with(error.message))?;
+            *connection = LiveConnection::start(connected);
         }
         Ok(connection.clone())
     }
 }
 
-fn lost_text() -> String {
-    "The connection was lost before the answer came. A question to a person may still be open; if it is approved, \
-     the call is done."
-        .to_owned()
+fn lost_connection() -> CodedError {
+    ErrorCode::Indeterminate.with(
+        "The connection was lost before the answer came. A question to a person may still be open; if it is approved, \
+         the call is done.",
+    )
 }
 
 impl LiveConnection {
@@ -144,12 +148,12 @@ impl LiveConnection {
     }
 
     fn is_over(&self) -> bool {
-        lock(&self.waiting).is_none()
+        lock_calls(&self.waiting).is_none()
     }
 
     fn expect_answer(&self, id: &str) -> Option<oneshot::Receiver<CommandResponse>> {
         let (sender, receiver) = oneshot::channel();
-        lock(&self.waiting).as_mut()?.insert(id.to_owned(), sender);
+        lock_calls(&self.waiting).as_mut()?.insert(id.to_owned(), sender);
         Some(receiver)
     }
 }
@@ -161,7 +165,7 @@ struct ExpectedAnswer<'a> {
 
 impl Drop for ExpectedAnswer<'_> {
     fn drop(&mut self) {
-        if let Some(waiting) = lock(&self.connection.waiting).as_mut() {
+        if let Some(waiting) = lock_calls(&self.connection.waiting).as_mut() {
             waiting.remove(self.id);
         }
     }
@@ -172,16 +176,16 @@ async fn hand_out_answers(mut frames: FrameQueue, waiting: WaitingCalls) {
     while let Some(frame) = frames.next().await {
         let Ok(response) = frame.response() else { continue };
         let id = response.id.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let sender = lock(&waiting).as_mut().and_then(|waiting| waiting.remove(id));
+        let sender = lock_calls(&waiting).as_mut().and_then(|waiting| waiting.remove(id));
         if let Some(sender) = sender {
             // Whoever asked may have given up.
             let _ = sender.send(response);
         }
     }
-    *lock(&waiting) = None;
+    *lock_calls(&waiting) = None;
 }
 
-fn lock(
+fn lock_calls(
     waiting: &WaitingCalls,
 ) -> std::sync::MutexGuard<'_, Option<HashMap<String, oneshot::Sender<CommandResponse>>>> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::arguments::{NewToken, TokenCommand};
 use crate::client::rest::RestClient;
 use crate::clock;
-use crate::error::{CliError, Result};
+use crate::error::{CliError, ErrorKind, Result};
 use crate::output::table::{TableRow, table};
 use crate::output::{Output, Style, age, harmless};
 use crate::settings::Settings;
@@ -63,8 +63,11 @@ async fn revoke(settings: &Settings, output: &Output, name: &str) -> Result<()> 
     let path = format!("/api/tokens/{name}");
     let answer = RestClient::of(settings)?.call::<Value>(Method::Delete, &path, None::<&Value>).await?;
     let answer = answer.map_err(|refusal| match refusal.status {
-        404 => CliError::failed(format!("there is no token called '{name}'"))
-            .hint("`qd token list` shows the names"),
+        404 => CliError {
+            kind: refusal.code.map_or(ErrorKind::Failed, ErrorKind::Coded),
+            message: format!("there is no token called '{name}'"),
+            hint: Some("`qd token list` shows the names".to_owned()),
+        },
         _ => refusal.into_error(),
     })?;
     output.report(&answer, &format!("revoked {name}; its connections are closed"))

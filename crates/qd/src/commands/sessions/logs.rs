@@ -26,7 +26,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArg
     let session_id = connection.resolve_session(arguments.session.as_deref()).await?;
     if is_terminal(&connection.session_state(&session_id).await?.harness) {
         let attachment = connection.attach(AttachStart::Attach { session_id, after: Some(0) }).await?;
-        return terminal::print(output, attachment, arguments.follow).await;
+        return terminal::print_run(output, attachment, arguments.follow).await;
     }
     let mut view = LogView { output, renderer: output.renderer(), shown_questions: Vec::new() };
     if !arguments.follow {

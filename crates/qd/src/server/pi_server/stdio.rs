@@ -58,7 +58,7 @@ enum StdinNews {
 }
 
 /// Passes lines to the face and frames back until the face closes or stdout does. The end of stdin is told to `over`,
-/// and what the face says after it is still written, as long as `timeouts` lasts. `hang_up` makes a future that ends
+/// and what the face says after it is still written, as long as `timeouts` allow. `hang_up` makes a future that ends
 /// when nobody can write to stdin any more: while stdout is full the face may take no commands, and then the lines
 /// before the end of stdin are never read.
 pub(super) async fn bridge<S, H: Future<Output = ()> + Send>(
@@ -146,7 +146,7 @@ impl StdinProgress {
         self.passed.map(|passed| passed.saturating_sub(self.answered))
     }
 
-    fn tell_over(&mut self) {
+    fn report_input_over(&mut self) {
         self.until = None;
         if let Some(over) = self.over.take() {
             // Whoever has stopped listening is ending already.
@@ -214,7 +214,7 @@ where
 {
     async fn run(mut self) -> BridgeEnd {
         loop {
-            let goes_on = self.turn().await;
+            let goes_on = self.fill_batch().await;
             if let Err(ending) = self.write().await {
                 return ending;
             }
@@ -222,32 +222,32 @@ where
                 return BridgeEnd::Face;
             }
             if self.is_greeted && self.input.missing() == Some(0) {
-                self.input.tell_over();
+                self.input.report_input_over();
             }
         }
     }
 
     /// Waits for something to write, and takes what else is there already; `false` when the face has closed.
-    async fn turn(&mut self) -> bool {
+    async fn fill_batch(&mut self) -> bool {
         let until = self.input.until;
         tokio::select! {
             frame = self.stream.next() => {
                 let mut frame = Some(frame);
                 while let Some(next) = frame {
-                    if !self.take(next) {
+                    if !self.take_frame(next) {
                         return false;
                     }
                     frame = if self.batch.has_room() { self.stream.next().now_or_never() } else { None };
                 }
             }
-            Some(news) = self.input.news.recv(), if self.is_greeted => self.hear(news),
-            () = at(until) => self.input.tell_over(),
+            Some(news) = self.input.news.recv(), if self.is_greeted => self.take_news(news),
+            () = wait_until(until) => self.input.report_input_over(),
         }
         true
     }
 
     /// Takes a frame; `false` when it was the last.
-    fn take(&mut self, frame: Option<Result<Message, SocketError>>) -> bool {
+    fn take_frame(&mut self, frame: Option<Result<Message, SocketError>>) -> bool {
         match frame {
             Some(Ok(Message::Text(text))) => {
                 self.is_greeted = true;
@@ -264,7 +264,7 @@ where
         }
     }
 
-    fn hear(&mut self, news: StdinNews) {
+    fn take_news(&mut self, news: StdinNews) {
         match news {
             StdinNews::Answer(line) => self.batch.add(line.as_bytes()),
             StdinNews::End { passed } => {
@@ -279,7 +279,7 @@ where
         let mut has_hung_up = false;
         loop {
             let has_ended = has_hung_up || self.input.passed.is_some();
-            let give_up = has_ended.then(|| self.give_up_at());
+            let give_up = has_ended.then(|| self.unread_deadline());
             let takes_news = self.is_greeted && self.batch.has_room();
             tokio::select! {
                 // The usual case: stdout takes it at once, and nothing else is looked at.
@@ -292,22 +292,22 @@ where
                         return Err(BridgeEnd::Output);
                     }
                 },
-                Some(news) = self.input.news.recv(), if takes_news => self.hear(news),
+                Some(news) = self.input.news.recv(), if takes_news => self.take_news(news),
                 () = (self.hang_up)(), if !has_ended => has_hung_up = true,
-                () = at(give_up) => return Err(BridgeEnd::Unread),
+                () = wait_until(give_up) => return Err(BridgeEnd::Unread),
             }
         }
     }
 
     /// When stdout that takes nothing from now on is given up.
-    fn give_up_at(&self) -> Instant {
+    fn unread_deadline(&self) -> Instant {
         let unread = Instant::now() + self.timeouts.unread;
         self.input.until.map_or(unread, |until| until.min(unread))
     }
 }
 
 /// Waits until then; for ever without a time.
-async fn at(until: Option<Instant>) {
+async fn wait_until(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,

@@ -27,14 +27,14 @@ impl Bridge {
         let (client, process) = tokio::io::duplex(1024);
         let (face, stream) = tokio::io::duplex(1024);
         let (input, output) = tokio::io::split(process);
-        let (teller, over) = oneshot::channel();
+        let (over_sender, over) = oneshot::channel();
         let hung_up = Arc::new(Notify::new());
         let hang_up = {
             let hung_up = Arc::clone(&hung_up);
             move || Arc::clone(&hung_up).notified_owned()
         };
         let input = BufReader::new(input);
-        let ending = tokio::spawn(bridge(input, output, stream, LIMIT, TIMEOUTS, hang_up, teller));
+        let ending = tokio::spawn(bridge(input, output, stream, LIMIT, TIMEOUTS, hang_up, over_sender));
         let (reading, writing) = tokio::io::split(client);
         let face = WebSocketStream::from_raw_socket(face, Role::Server, None).await;
         Bridge { client: writing, lines: BufReader::new(reading).lines(), face, over, ending, hung_up }

@@ -24,7 +24,7 @@ async fn with_asker(qd: &Qd, mux: &mut Mux) -> String {
     pi_session(qd, mux, json!({"extensions": [test_extension("interview.ts")]})).await
 }
 
-async fn told(mux: &mut Mux, from: usize, message: &str) {
+async fn wait_notice(mux: &mut Mux, from: usize, message: &str) {
     let is_it = |frame: &Value| frame["event"] == "notify" && frame["message"] == message;
     mux.wait_since(from, message, is_it).await;
 }
@@ -114,7 +114,7 @@ async fn an_interview_is_asked_and_answered() {
             json!({"cmd": "input_response", "session_id": session, "request_id": request["request_id"]});
         response.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
         mux.ok(response).await;
-        told(&mut mux, from, expected).await;
+        wait_notice(&mut mux, from, expected).await;
     }
 }
 
@@ -137,7 +137,7 @@ async fn a_question_nobody_answers_is_an_error_for_the_extension() {
         mux.send(json!({"cmd": "prompt", "session_id": session, "message": format!("/ask-{kind}")})).await;
         mux.wait_event("agent.input_needed").await;
         assert_eq!(mux.wait_event("agent.input_resolved").await["outcome"], "timed_out");
-        told(&mut mux, from, &format!("ask-{kind} threw: UI request timed out after 1000ms")).await;
+        wait_notice(&mut mux, from, &format!("ask-{kind} threw: UI request timed out after 1000ms")).await;
     }
 }
 
@@ -149,7 +149,7 @@ async fn the_extensions_own_timeout_is_an_error_when_timeouts_are() {
         let from = mux.frames().len();
         mux.send(json!({"cmd": "prompt", "session_id": session, "message": format!("/ask-{kind} 150")}))
             .await;
-        told(&mut mux, from, &format!("ask-{kind} threw: UI request timed out after 150ms")).await;
+        wait_notice(&mut mux, from, &format!("ask-{kind} threw: UI request timed out after 150ms")).await;
     }
     // Whoever says no is still just somebody who says no.
     let from = mux.frames().len();
@@ -165,7 +165,7 @@ async fn the_extensions_own_timeout_is_an_error_when_timeouts_are() {
         json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "confirmed": false}),
     )
     .await;
-    told(&mut mux, from, "ask-confirm: false").await;
+    wait_notice(&mut mux, from, "ask-confirm: false").await;
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn without_the_setting_pis_own_contract_holds() {
         let from = mux.frames().len();
         mux.send(json!({"cmd": "prompt", "session_id": session, "message": format!("/ask-{kind} 150")}))
             .await;
-        told(&mut mux, from, &format!("ask-{kind}: {answer}")).await;
+        wait_notice(&mut mux, from, &format!("ask-{kind}: {answer}")).await;
     }
 }
 

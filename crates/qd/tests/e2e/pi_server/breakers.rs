@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{on, pi_session, pi_world, prompt};
+use super::{on, pi_sandbox, pi_session, prompt};
 
 async fn breaker(client: &mut qd_testkit::pi_server::PiClient) -> Value {
     let metrics = client.ok(json!({"type": "get_metrics"})).await;
@@ -12,7 +12,7 @@ async fn breaker(client: &mut qd_testkit::pi_server::PiClient) -> Value {
 
 #[tokio::test]
 async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it() {
-    let (mut sandbox, _llm) = pi_world().await;
+    let (mut sandbox, _llm) = pi_sandbox().await;
     sandbox.set("QD_BREAKER_RECOVERY_SECONDS", "1");
     let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
@@ -62,7 +62,7 @@ async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it
 /// hours would: a turn is counted once, when it has ended, by how it ended.
 #[tokio::test]
 async fn a_turn_is_counted_by_how_it_ended_and_not_by_its_length() {
-    let (sandbox, _llm) = pi_world().await;
+    let (sandbox, _llm) = pi_sandbox().await;
     let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
     let session = pi_session(&qd, &mut client).await;
@@ -82,7 +82,7 @@ async fn a_turn_is_counted_by_how_it_ended_and_not_by_its_length() {
 
 #[tokio::test]
 async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
-    let (mut sandbox, _llm) = pi_world().await;
+    let (mut sandbox, _llm) = pi_sandbox().await;
     sandbox.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
     let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;
@@ -119,7 +119,7 @@ async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
 
 #[tokio::test]
 async fn bash_commands_of_many_sessions_open_the_breaker_of_all() {
-    let (mut sandbox, _llm) = pi_world().await;
+    let (mut sandbox, _llm) = pi_sandbox().await;
     sandbox.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
     sandbox.set("QD_BASH_BREAKER_FAILURES_ALL", "3");
     let qd = sandbox.up().await;

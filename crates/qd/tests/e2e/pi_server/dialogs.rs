@@ -5,7 +5,7 @@ use qd_testkit::pi_server::PiClient;
 use qd_testkit::qd::Qd;
 use serde_json::{Value, json};
 
-use super::{on, pi, pi_world, prompt};
+use super::{on, pi, pi_sandbox, prompt};
 
 async fn session_with(qd: &Qd, client: &mut PiClient, extension: &str) -> String {
     client.create(json!({"cwd": qd.sandbox().work(), "extensions": [test_extension(extension)]})).await
@@ -89,7 +89,7 @@ async fn an_interview_is_asked_and_answered() {
 
 #[tokio::test]
 async fn a_dialog_nobody_answers_is_an_error_in_the_extension() {
-    let (mut sandbox, _llm) = pi_world().await;
+    let (mut sandbox, _llm) = pi_sandbox().await;
     sandbox.set("QD_QUESTION_TIMEOUT_SECONDS", "1");
     let qd = sandbox.up().await;
     let mut client = qd.pi_client().await;

@@ -96,8 +96,8 @@ async fn the_same_id_of_two_principals_does_not_collide(stage: FaceStage) {
     let foreign: Vec<Value> = robot
         .frames()
         .iter()
-        .cloned()
         .filter(|frame| frame["data"]["sessionId"] == "of-owner" && frame["data"].get("commandId").is_some())
+        .cloned()
         .collect();
     assert!(!foreign.is_empty());
     assert!(foreign.iter().all(|frame| frame["data"].get("idempotencyKey").is_none()), "{foreign:?}");

@@ -4,7 +4,7 @@ use qd_testkit::pi_server::PiClient;
 use qd_testkit::process::eventually;
 use serde_json::{Value, json};
 
-use super::{demo_session, on, pi_session, pi_world};
+use super::{demo_session, on, pi_sandbox, pi_session};
 
 async fn demo_with(settings: &[(&str, &str)]) -> (qd_testkit::qd::Qd, PiClient) {
     let mut sandbox = crate::sandbox();
@@ -76,7 +76,7 @@ async fn big_and_broken_frames_are_answered_and_the_connection_stays() {
 
 #[tokio::test]
 async fn too_many_unanswered_commands_and_connections_are_refused() {
-    let (mut sandbox, _llm) = pi_world().await;
+    let (mut sandbox, _llm) = pi_sandbox().await;
     sandbox.set("QD_PI_PENDING_MAX", "2");
     sandbox.set("QD_PI_CONNECTIONS_MAX", "2");
     let qd = sandbox.up().await;

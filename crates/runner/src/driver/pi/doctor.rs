@@ -121,13 +121,13 @@ async fn version_of(words: &[String]) -> Result<String, VersionError> {
         Ok(Err(error)) => return Err(VersionError::NotStarted(error)),
         Err(_) => return Err(VersionError::NoAnswer),
     };
-    let (said, complained) =
+    let (reply_data, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
         return Err(VersionError::Failed { status: output.status, complaint: one_line(&complained) });
     }
     // Some versions of pi write theirs to stderr.
-    Ok(if said.trim().is_empty() { complained.into_owned() } else { said.into_owned() })
+    Ok(if reply_data.trim().is_empty() { complained.into_owned() } else { reply_data.into_owned() })
 }
 
 /// The first line that says something, bounded.

@@ -44,7 +44,7 @@ pub(super) async fn execute(
         Command::Compact(params) => {
             let request = AgentRequest::Compact { instructions: params.instructions.clone() };
             let reply = handle.request(request).await?;
-            let data = said(native, reply, |reply| {
+            let data = reply_data(native, reply, |reply| {
                 Ok(json!({ "summary": reply.get("summary"), "tokens_before": reply.get("tokensBefore"),
                     "tokens_after": reply.get("estimatedTokensAfter") }))
             })?;
@@ -73,7 +73,7 @@ pub(super) fn unsupported(command: &Command) -> AgentFailure {
 }
 
 /// pi's answer as it is, or in our words.
-pub(super) fn said(
+pub(super) fn reply_data(
     native: bool,
     reply: Value,
     canonical: impl FnOnce(&Value) -> Result<Value, CodedError>,
@@ -105,7 +105,7 @@ async fn cycled(
     canonical: fn(&AgentFacts) -> Option<Value>,
 ) -> AgentResult<ExecutedCommand> {
     if reply.is_null() {
-        return Ok(ExecutedCommand::with_data(said(native, reply, |null| Ok(null.clone()))?));
+        return Ok(ExecutedCommand::with_data(reply_data(native, reply, |null| Ok(null.clone()))?));
     }
     let facts = handle.facts().await?;
     changed(native, reply, facts, canonical)

@@ -9,7 +9,7 @@ use qd_wire::{Command, ErrorCode};
 use serde_json::{Value, json};
 
 use super::PiHandle;
-use super::execute::{said, unsupported};
+use super::execute::{reply_data, unsupported};
 use crate::driver::{AgentFailure, AgentResult, ExecutedCommand, to_value};
 
 /// Session files told of one working directory; the newest.
@@ -20,20 +20,20 @@ pub(super) async fn read(handle: &PiHandle, command: &Command, native: bool) -> 
     let data = match command {
         Command::GetStats(_) => {
             let reply = handle.request(AgentRequest::GetStats).await?;
-            said(native, reply, |reply| to_value(&pi::stats(reply)))?
+            reply_data(native, reply, |reply| to_value(&pi::stats(reply)))?
         }
         Command::GetModels(_) => {
             let reply = handle.request(AgentRequest::GetModels).await?;
-            said(native, reply, |reply| to_value(&pi::models(reply)))?
+            reply_data(native, reply, |reply| to_value(&pi::models(reply)))?
         }
         Command::GetCommands(_) => {
             let mut reply = handle.request(AgentRequest::GetCommands).await?;
             pi::native_commands(&mut reply);
-            said(native, reply, |reply| to_value(&pi::commands(reply)))?
+            reply_data(native, reply, |reply| to_value(&pi::commands(reply)))?
         }
         Command::GetForkPoints(_) => {
             let reply = handle.request(AgentRequest::GetForkPoints).await?;
-            said(native, reply, |reply| to_value(&pi::fork_points(reply)))?
+            reply_data(native, reply, |reply| to_value(&pi::fork_points(reply)))?
         }
         Command::GetSkills(_) => pi::skills(&handle.request(AgentRequest::GetCommands).await?),
         Command::GetTools(_) => tools(handle)?,
@@ -42,12 +42,12 @@ pub(super) async fn read(handle: &PiHandle, command: &Command, native: bool) -> 
         }
         Command::GetLastAssistantText(_) => {
             let text = pi::last_assistant_text(&handle.request(AgentRequest::GetLastAssistantText).await?);
-            said(native, json!({ "text": text }), |same| Ok(same.clone()))?
+            reply_data(native, json!({ "text": text }), |same| Ok(same.clone()))?
         }
         Command::GetContextUsage(_) => {
             let stats = handle.request(AgentRequest::GetStats).await?;
             let usage = stats.get("contextUsage").cloned().unwrap_or_default();
-            said(native, usage, |_| Ok(pi::context_usage(&stats)))?
+            reply_data(native, usage, |_| Ok(pi::context_usage(&stats)))?
         }
         Command::GetTree(_) => pi::tree(&handle.request(AgentRequest::GetEntries { since: None }).await?),
         Command::ListSessionFiles(_) => session_files(&handle.place().sessions).await?,

@@ -8,7 +8,7 @@ use qd_wire::command::BashParams;
 use serde_json::{Value, json};
 
 use super::PiHandle;
-use super::execute::said;
+use super::execute::reply_data;
 use crate::clock::now_ms;
 use crate::driver::{AgentResult, CommandEffect, ExecutedCommand};
 
@@ -44,7 +44,7 @@ pub(super) async fn run(
     let reply = handle.request(request).await?;
     handle.reported_shell_commands().missing.fetch_add(1, Ordering::Relaxed);
     let effects = news(handle).await?;
-    let data = said(native, reply, |reply| {
+    let data = reply_data(native, reply, |reply| {
         Ok(json!({
             "output": reply.get("output"),
             "exit_code": reply.get("exitCode"),

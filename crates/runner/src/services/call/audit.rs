@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{ServiceInput, SessionInput};
-use crate::text::beginning;
+use crate::text::shorten;
 use qd_core::encoding::hex;
 
 /// Characters of a text in the recorded arguments.
@@ -72,13 +72,13 @@ pub(crate) fn recorded_args(command: &Command, scope: &ServiceScope) -> Value {
 
 /// An error as it is recorded.
 pub(crate) fn recorded_error(error: &str) -> String {
-    beginning(&redact(error), TEXT_CHARACTERS_MAX)
+    shorten(&redact(error), TEXT_CHARACTERS_MAX)
 }
 
 fn cut_texts(value: &mut Value) {
     match value {
         Value::String(text) if text.chars().count() > TEXT_CHARACTERS_MAX => {
-            *text = beginning(text, TEXT_CHARACTERS_MAX);
+            *text = shorten(text, TEXT_CHARACTERS_MAX);
         }
         Value::Array(items) => items.iter_mut().for_each(cut_texts),
         Value::Object(fields) => fields.values_mut().for_each(cut_texts),

@@ -1,4 +1,4 @@
-//! Where a call works: the session's directory, or one that the settings or a session allow.
+//! The directory a call works in: that of its session, or one that the settings or another session allow.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::uplink::describe_all;
 /// How long a session may take to say where it works; it may be storing something large.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a call works, and what is known of its session.
+/// The directory a call works in, and what is known of its session.
 #[derive(Debug, Clone)]
 pub(crate) struct CallDirectory {
     pub(crate) path: PathBuf,
@@ -76,8 +76,7 @@ pub(crate) async fn without_session(
         let is_allowed = is_within(&path, &workspace_roots);
         Ok::<_, std::io::Error>((path, is_allowed))
     })
-    .await
-    .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
+    .await?
     .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
     let is_viewer = role == Some(Role::Viewer);
     if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
@@ -106,7 +105,5 @@ async fn is_of_a_session(shared: &RunnerContext, path: PathBuf) -> ServiceResult
     let states = describe_all(shared).await;
     let directories: Vec<PathBuf> =
         states.into_values().filter_map(|state| state.cwd.clone().map(PathBuf::from)).collect();
-    tokio::task::spawn_blocking(move || is_within(&path, &directories))
-        .await
-        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))
+    Ok(tokio::task::spawn_blocking(move || is_within(&path, &directories)).await?)
 }

@@ -1,4 +1,4 @@
-//! Which function does which command, on what thread, and for how long.
+//! Runs the function of each service command, on the right thread and within its time limit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,13 +35,12 @@ pub(crate) struct CallOutput {
 
 impl CallOutput {
     pub(crate) fn new<T: Serialize>(data: &T, summary: Value) -> ServiceResult<CallOutput> {
-        let data = serde_json::to_string(data)
-            .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
+        let data = serde_json::to_string(data)?;
         Ok(CallOutput { data: data.into(), summary, error: None })
     }
 }
 
-/// Does it.
+/// Carries out a call that was admitted and approved.
 pub(crate) async fn work(
     call: &Call,
     root: &Path,
@@ -110,7 +109,7 @@ pub(crate) async fn own_data(shared: &Arc<RunnerContext>, root: &Path) -> Servic
         own_data.check_path(&root)?;
         Ok((root, own_data))
     });
-    looked.await.map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
+    looked.await?
 }
 
 /// On a thread that may block; the place is kept until it is done, also when nobody waits for it any more.
@@ -227,8 +226,7 @@ fn change_files(
 }
 
 fn changed(data: qd_wire::service::FsDoneData) -> ServiceResult<CallOutput> {
-    let summary = serde_json::to_value(&data)
-        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
+    let summary = serde_json::to_value(&data)?;
     CallOutput::new(&data, summary)
 }
 

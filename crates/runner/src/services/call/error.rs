@@ -3,6 +3,7 @@
 use std::io;
 
 use qd_wire::{CodedError, ErrorCode};
+use tokio::task::JoinError;
 
 /// Why a service did not do it. The words of the first ones are those clients of the run document know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +85,19 @@ impl ServiceError {
 impl From<io::Error> for ServiceError {
     fn from(error: io::Error) -> Self {
         ServiceError::BadPath(ErrorCode::of_io(&error).with(error.to_string()))
+    }
+}
+
+/// A thread of the runner that failed.
+impl From<JoinError> for ServiceError {
+    fn from(error: JoinError) -> Self {
+        ServiceError::coded(ErrorCode::Internal, error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for ServiceError {
+    fn from(error: serde_json::Error) -> Self {
+        ServiceError::coded(ErrorCode::Internal, error.to_string())
     }
 }
 

@@ -13,7 +13,7 @@ use super::{ServiceError, ServiceResult};
 use crate::services::config::ServiceConfig;
 use crate::services::fs::StagedUpload;
 use crate::session::ServiceFacts;
-use crate::text::beginning;
+use crate::text::shorten;
 
 /// A command longer than this is not asked about: it is stored and shown whole.
 const COMMAND_BYTES_MAX: usize = 1 << 20;
@@ -125,8 +125,7 @@ pub(crate) fn question(config: &ServiceConfig, asked: &GateQuestion<'_>) -> Serv
         principal: Some(asked.principal.to_owned()),
         actor: Some(asked.actor.to_owned()),
     };
-    let metadata = serde_json::to_value(&details)
-        .map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?;
+    let metadata = serde_json::to_value(&details)?;
     let timeout = config.gate_timeout.and_then(|limit| u64::try_from(limit.as_millis()).ok());
     Ok(InputRequest::Permission {
         request_id: asked.request_id.to_owned(),
@@ -152,7 +151,7 @@ fn summary(command: &Command, arguments: &JsonObject) -> String {
         }
         _ => text("path").to_owned(),
     };
-    beginning(&long, SUMMARY_CHARACTERS_MAX)
+    shorten(&long, SUMMARY_CHARACTERS_MAX)
 }
 
 #[cfg(test)]

@@ -164,17 +164,10 @@ impl TemporaryIndex {
         let source = git.root().join(found);
         let index = TemporaryIndex { file: std::env::temp_dir().join(temporary_name()?) };
         let target = index.file.clone();
-        let copied = tokio::task::spawn_blocking(move || copy_privately(&source, &target)).await;
-        match copied {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                return Err(ServiceError::coded(
-                    ErrorCode::Failed,
-                    format!("the index cannot be copied: {error}"),
-                ));
-            }
-            Err(error) => return Err(ServiceError::coded(ErrorCode::Internal, error.to_string())),
-        }
+        let copied = tokio::task::spawn_blocking(move || copy_privately(&source, &target)).await?;
+        copied.map_err(|error| {
+            ServiceError::coded(ErrorCode::Failed, format!("the index cannot be copied: {error}"))
+        })?;
         let paths = git.pathspecs(path);
         let mut add = vec!["-c", "advice.addEmbeddedRepo=false", "add", "--intent-to-add", "--"];
         add.extend(paths.iter().map(String::as_str));

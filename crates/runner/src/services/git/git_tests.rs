@@ -335,7 +335,8 @@ async fn own_data_in_a_repository_is_left_out() {
     repository.write("data/wt/x", "");
     repository.write("new.txt", "new\n");
     let root = repository.path();
-    let own_data = crate::services::root::own_data::OwnDirectory::default().look(&root.join("data")).unwrap();
+    let own_data =
+        crate::services::root::own_data::OwnDirectory::default().locate(&root.join("data")).unwrap();
     let directory = GitDirectory { root: &root, workspace_roots: &[], own_data };
     for (command, expected) in [
         (json!({ "cmd": "git.status" }), Some("new.txt")),

@@ -43,11 +43,11 @@ impl SessionWorktree {
     ) -> Result<SessionWorktree, CodedError> {
         let cwd =
             cwd.ok_or_else(|| CodedError::invalid("worktree: Name a directory of the repository as cwd"))?;
-        let planned = Self::look(shared, session_id, cwd, config).await;
+        let planned = Self::plan_in(shared, session_id, cwd, config).await;
         planned.map_err(in_worktree)
     }
 
-    async fn look(
+    async fn plan_in(
         shared: &Arc<RunnerContext>,
         session_id: &str,
         cwd: &str,
@@ -66,7 +66,7 @@ impl SessionWorktree {
             None => format!("qd/{}", session_id.chars().take(ID_CHARACTERS).collect::<String>()),
         };
         let path = worktree_path(&common, &branch).ok_or_else(no_repository)?;
-        let base = begin_of(&git, &branch, config.base.as_deref()).await?;
+        let base = starting_commit(&git, &branch, config.base.as_deref()).await?;
         if path.symlink_metadata().is_ok() {
             let path = path.display();
             return Err(ServiceError::coded(
@@ -144,7 +144,7 @@ fn in_worktree(error: ServiceError) -> CodedError {
 }
 
 /// Where a new branch begins; `None` for a branch that is there and free.
-async fn begin_of(git: &Git, branch: &str, base: Option<&str>) -> ServiceResult<Option<String>> {
+async fn starting_commit(git: &Git, branch: &str, base: Option<&str>) -> ServiceResult<Option<String>> {
     revision(branch)?;
     let checked = git.output(&["check-ref-format", "--branch", branch], &[]).await?;
     if checked.code != 0 {

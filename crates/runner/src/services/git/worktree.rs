@@ -84,7 +84,7 @@ async fn resolve_worktree_path(directory: &GitDirectory<'_>, path: &str) -> Serv
     let (workspace_roots, own_data) = (directory.workspace_roots.to_vec(), directory.own_data.clone());
     let found =
         tokio::task::spawn_blocking(move || worktree_path(&root, &path, &workspace_roots, &own_data)).await;
-    found.map_err(|error| ServiceError::coded(ErrorCode::Internal, error.to_string()))?
+    found?
 }
 
 /// Where a worktree is or will be: in the root, or in one of the runner's directories; links are resolved as far as

@@ -37,7 +37,7 @@ pub(crate) struct OwnData {
 
 impl OwnDirectory {
     /// Looks where it lies now. One that is not there yet hides nothing.
-    pub(crate) fn look(&self, path: &Path) -> ServiceResult<OwnData> {
+    pub(crate) fn locate(&self, path: &Path) -> ServiceResult<OwnData> {
         let handle = match self.handle.get() {
             Some(handle) => handle,
             None => {

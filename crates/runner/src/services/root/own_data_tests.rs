@@ -34,7 +34,7 @@ fn world() -> OwnDataFixture {
 }
 
 fn open(own: &OwnDirectory, fixture: &Fixture, path: &str) -> ServiceResult<Root> {
-    Root::open_apart_from(own.look(&fixture.at("home/data"))?, &fixture.at(path))
+    Root::open_apart_from(own.locate(&fixture.at("home/data"))?, &fixture.at(path))
 }
 
 /// Every way to name something of it.

@@ -1,4 +1,4 @@
-//! Watching: the session's events in a further form too, while the hub wants them. And agents that nobody needs.
+//! Stops agents that nobody needs, and tells the driver whether the hub wants its native events.
 
 use qd_core::session::AgentEnd;
 use qd_core::view::watched_form;

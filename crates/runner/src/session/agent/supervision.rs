@@ -80,8 +80,8 @@ impl SessionActor {
 
     fn probe(&mut self, now: i64) {
         let Some(handle) = self.handle() else { return };
-        let begun = match handle.send_request(AgentRequest::GetState) {
-            Ok(begun) => begun,
+        let sent = match handle.send_request(AgentRequest::GetState) {
+            Ok(sent) => sent,
             Err(failure) => {
                 tracing::debug!(error = failure.error, "a probe could not be sent");
                 return self.agent.health.probe_refused(now);
@@ -89,7 +89,7 @@ impl SessionActor {
         };
         let (sender, generation) = (self.sender.clone(), self.agent.generation);
         tokio::spawn(async move {
-            let is_alive = !begun.reply().await.is_err_and(|failure| failure.lost);
+            let is_alive = !sent.reply().await.is_err_and(|failure| failure.lost);
             if is_alive && sender.send(SessionInput::Probed { generation }).await.is_err() {
                 tracing::debug!("a session ended while its agent was probed");
             }

@@ -181,7 +181,7 @@ impl SessionActor {
             self.publishing.outcomes.push(in_flight_row(
                 submission,
                 now_ms(),
-                &self.beginning(&admitted.command),
+                &self.command_preview(&admitted.command),
             ));
             self.publish().await;
         }
@@ -242,8 +242,8 @@ impl SessionActor {
         });
         // A lost abort needs no words: what it should have ended is over.
         if indeterminate && self.exists && !is_abort(&admitted.command) {
-            let beginning = self.beginning(&admitted.command);
-            self.session.cut_off(now, &admitted.incoming.cmd, &beginning, &mut self.out);
+            let command_preview = self.command_preview(&admitted.command);
+            self.session.cut_off(now, &admitted.incoming.cmd, &command_preview, &mut self.out);
         }
         let answer = result.as_ref().map(Option::as_deref);
         let response =

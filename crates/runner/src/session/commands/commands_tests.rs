@@ -2,7 +2,7 @@ use super::*;
 
 fn beginning_of(message: &str) -> String {
     let text = serde_json::json!({ "message": message }).to_string();
-    beginning(&Command::parse("prompt", &text).unwrap())
+    command_preview(&Command::parse("prompt", &text).unwrap())
 }
 
 #[test]

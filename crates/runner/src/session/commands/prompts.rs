@@ -71,8 +71,8 @@ impl SessionActor {
         if !images.is_empty() {
             self.session.hold_images(token, new_images_key(token), Arc::new(images.clone()));
         }
-        let begun = match handle.send_request(AgentRequest::Prompt { message, images, when_busy }) {
-            Ok(begun) => begun,
+        let sent = match handle.send_request(AgentRequest::Prompt { message, images, when_busy }) {
+            Ok(sent) => sent,
             Err(failure) => {
                 self.session.forget_prompt(token);
                 return self.finish(admitted, Err(failure));
@@ -80,7 +80,7 @@ impl SessionActor {
         };
         self.commands.put(admitted);
         self.notify_queue(QueueInput::PromptWritten { token, is_command });
-        self.await_prompt_answer(token, handle, begun, is_command, busy);
+        self.await_prompt_answer(token, handle, sent, is_command, busy);
     }
 
     /// The agent has answered a prompt that was written when this many turns had begun.
@@ -115,12 +115,12 @@ impl SessionActor {
         &self,
         token: SubmissionToken,
         handle: DriverHandle,
-        begun: SentRequest,
+        sent: SentRequest,
         is_command: bool,
         busy: bool,
     ) {
         self.spawn_input(async move {
-            let result = Box::new(handle.await_prompt_reply(begun, is_command, busy).await);
+            let result = Box::new(handle.await_prompt_reply(sent, is_command, busy).await);
             SessionInput::Executed { token, result }
         });
     }

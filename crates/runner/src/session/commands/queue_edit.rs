@@ -36,8 +36,8 @@ impl SessionActor {
             // All that waits is here.
             return self.replace_queue(admitted, &edit, &QueueState::default());
         };
-        let begun = match handle.reclaim_queue() {
-            Ok(begun) => begun,
+        let sent = match handle.reclaim_queue() {
+            Ok(sent) => sent,
             Err(failure) => {
                 self.session.give_up_queue_edit(now_ms(), &mut self.out);
                 return self.finish(admitted, Err(failure));
@@ -49,7 +49,7 @@ impl SessionActor {
         self.notify_queue(QueueInput::Running { token, work: AgentWork::QueueEdit });
         self.spawn_input(async move {
             let result =
-                begun.await.map(|queue| ExecutedCommand { queue: Some(queue), ..ExecutedCommand::default() });
+                sent.await.map(|queue| ExecutedCommand { queue: Some(queue), ..ExecutedCommand::default() });
             SessionInput::Executed { token, result: Box::new(result) }
         });
     }

@@ -49,7 +49,7 @@ impl SessionActor {
         if let Some((request, handle)) = hook.zip(self.handle()) {
             // Nobody waits for the answer: the command's own tells how it ended.
             match handle.send_request(request) {
-                Ok(begun) => drop(begun),
+                Ok(sent) => drop(sent),
                 Err(failure) => tracing::warn!(error = failure.error, "a command could not be stopped"),
             }
         }

@@ -1,4 +1,4 @@
-//! What an earlier agent had accepted and not read goes to the next one, each input at most once.
+//! Inputs that an earlier agent accepted and never read: they go to the next agent, each at most once.
 
 use std::sync::Arc;
 
@@ -61,9 +61,9 @@ impl SessionActor {
         let when_busy = if is_requeued && is_steering { WhenBusy::Steer } else { WhenBusy::FollowUp };
         let request = AgentRequest::Prompt { message: text, images, when_busy: Some(when_busy) };
         match handle.send_request(request) {
-            Ok(begun) => {
+            Ok(sent) => {
                 self.notify_queue(QueueInput::DeliveryWritten { token });
-                self.await_prompt_answer(token, handle, begun, is_command, busy);
+                self.await_prompt_answer(token, handle, sent, is_command, busy);
             }
             Err(failure) => {
                 self.session.forget_prompt(token);

@@ -15,7 +15,7 @@ use crate::driver::{AgentFailure, AgentResult, PromptDisposition, TerminalHandle
 use crate::session::actor::SessionActor;
 use crate::session::agent::agent_state::AgentState;
 use crate::session::commands::admission::AdmittedCommand;
-use crate::session::commands::{beginning, json_text};
+use crate::session::commands::{command_preview, json_text};
 use crate::text::random_id;
 
 /// The name of an input: any text a client likes, but no book.
@@ -239,9 +239,9 @@ impl SessionActor {
     }
 
     /// The beginning of what a command says; of what is typed without echo, nothing.
-    pub(crate) fn beginning(&self, command: &Command) -> String {
-        let beginning = beginning(command);
-        if !beginning.is_empty() && self.is_answer_hidden() { HIDDEN.to_owned() } else { beginning }
+    pub(crate) fn command_preview(&self, command: &Command) -> String {
+        let preview = command_preview(command);
+        if !preview.is_empty() && self.is_answer_hidden() { HIDDEN.to_owned() } else { preview }
     }
 
     fn record_input(

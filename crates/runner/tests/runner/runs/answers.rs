@@ -89,7 +89,7 @@ async fn an_answer_to_a_screen_has_no_keys_in_it() {
     runner.stop().await;
 }
 
-/// Sends a command of somebody else than the bench's own person.
+/// Sends a command of somebody else than the fixture's own person.
 async fn call_as(runner: &mut RunnerFixture, user_id: &str, role: &str, mut command: Value) -> Value {
     let id = format!("{user_id}-{}", runner.lines.len());
     let more = json!({ "type": "command", "id": id, "user_id": user_id, "user_role": role });

@@ -47,6 +47,7 @@ impl RunnerFixture {
                 command: vec![HELPER.into(), harness.name().into()],
                 user_dir: folder.path().join(harness.name()),
             }),
+            hostname: "here".to_owned(),
             default_cwd: Some(folder.path().to_owned()),
             max_sessions: 10,
             ..RunnerConfig::new("r1", folder.path().join("data"), guard_with_home(folder.path()))

@@ -1,4 +1,4 @@
-//! Runs on a runner's bench.
+//! Helpers for tests of runs.
 
 use std::collections::BTreeMap;
 

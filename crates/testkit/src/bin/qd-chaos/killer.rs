@@ -9,7 +9,7 @@ use qd_testkit::seeded_random::SeededRandom;
 
 /// What was done.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct KillCounts {
     pub(crate) hub: u64,
     pub(crate) runner: u64,
     pub(crate) agent: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Tally {
     pub(crate) stalled: u64,
 }
 
-impl Tally {
+impl KillCounts {
     /// Processes killed; cables do not count.
     pub(crate) fn kills(&self) -> u64 {
         self.hub + self.runner + self.agent
@@ -28,12 +28,12 @@ pub(crate) struct Killer {
     fleet: Arc<Fleet>,
     random: SeededRandom,
     kills: u64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: KillCounts,
 }
 
 impl Killer {
     pub(crate) fn new(fleet: Arc<Fleet>, random: SeededRandom, kills: u64) -> Killer {
-        Killer { fleet, random, kills, tally: Tally::default() }
+        Killer { fleet, random, kills, tally: KillCounts::default() }
     }
 
     /// Kills until enough are dead; each part comes back after a while.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use qd_link::client::{CallError, MuxClient};
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::{Fleet, REMOTE};
 use crate::verdict::{Report, SessionReport};
-use crate::watcher::{Watched, Watcher};
+use crate::watcher::{WatchedSession, Watcher};
 use qd_testkit::seeded_random::SeededRandom;
 
 /// An answer that has not come by then will not come on this connection.
@@ -20,7 +21,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 /// A prompt is sent this often until somebody says how it went; every so often that is worth a line.
 const TRIES_MAX: u32 = 600;
-const TRIES_TOLD: u32 = 75;
+const TRIES_PER_NOTE: u32 = 75;
 
 /// One dot, as a PNG.
 pub(crate) const PIXEL: &str =
@@ -107,7 +108,7 @@ impl Load {
         }
         for (session, watcher) in self.watchers {
             let line = report.sessions.iter_mut().find(|line| line.session == session).unwrap();
-            let watched: Watched = watcher.finish(line.records.len() as u64).await;
+            let watched: WatchedSession = watcher.finish(line.records.len() as u64).await;
             line.watched.push(watched);
         }
         report
@@ -194,22 +195,21 @@ impl Person {
             if answer["success"] == true {
                 return PromptOutcome::Done;
             }
+            // What the runner kept under the key is its last word; anything else may be a link that broke.
+            let is_final = answer["replayed"] == true;
             if answer["indeterminate"] == true {
-                // The hub says so when a link broke under the command; the runner's own word, by the same key, is final.
-                let of_the_hub = ["went away before", "did not answer", "cannot be stored"];
-                let error = answer["error"].as_str().unwrap_or_default();
-                if !of_the_hub.iter().any(|words| error.contains(words)) {
+                if is_final {
                     return PromptOutcome::Indeterminate;
                 }
             } else {
                 let error = answer["error"].as_str().unwrap_or_default().to_owned();
-                let passes = ["not connected", "offline", "away", "starting", "stopped", "busy", "stops"];
-                if !passes.iter().any(|word| error.contains(word)) {
+                let code = answer["code"].as_str().and_then(ErrorCode::parse).unwrap_or(ErrorCode::Failed);
+                if is_final || !code.may_retry() {
                     return PromptOutcome::Refused(error);
                 }
                 last_refusal = Some(error);
             }
-            if attempt % TRIES_TOLD == 0 {
+            if attempt % TRIES_PER_NOTE == 0 {
                 println!("chaos: {key} has been sent {attempt} times: {}", answer["error"]);
             }
             tokio::time::sleep(POLL).await;

@@ -60,15 +60,15 @@ async fn accept(listener: TcpListener, target: SocketAddr, wire: Arc<watch::Send
             let Ok(far) = TcpStream::connect(target).await else { return };
             let (near_read, near_write) = near.into_split();
             let (far_read, far_write) = far.into_split();
-            let there = tokio::spawn(pump(near_read, far_write, wire.clone()));
-            pump(far_read, near_write, wire).await;
+            let there = tokio::spawn(copy_bytes(near_read, far_write, wire.clone()));
+            copy_bytes(far_read, near_write, wire).await;
             there.abort();
         });
     }
 }
 
 /// Copies one direction until an end closes or the wire is cut.
-async fn pump(
+async fn copy_bytes(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     mut wire: watch::Receiver<Wire>,

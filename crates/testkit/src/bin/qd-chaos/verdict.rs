@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::killer::Tally;
+use crate::killer::KillCounts;
 use crate::load::{Answer, PIXEL, PromptOutcome, Submission};
-use crate::watcher::Watched;
+use crate::watcher::WatchedSession;
 
 #[derive(Default)]
 pub(crate) struct Report {
@@ -20,12 +20,12 @@ pub(crate) struct SessionReport {
     pub(crate) answers: Vec<Answer>,
     pub(crate) records: Vec<Value>,
     pub(crate) messages: Vec<Value>,
-    pub(crate) watched: Vec<Watched>,
+    pub(crate) watched: Vec<WatchedSession>,
     pub(crate) problems: Vec<String>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct VerdictCounts {
     records: usize,
     lost: usize,
     doubled: usize,
@@ -38,7 +38,7 @@ struct Counts {
 }
 
 /// Prints the table; true if every promise was kept.
-pub(crate) fn print(tally: &Tally, report: &Report, leftovers: &[String]) -> bool {
+pub(crate) fn print(tally: &KillCounts, report: &Report, leftovers: &[String]) -> bool {
     let mut problems: Vec<String> = leftovers.to_vec();
     println!(
         "\nkilled: hub {}, runner {}, agent {}; link cut {}, stalled {}\n",
@@ -120,9 +120,9 @@ fn refusals(report: &Report) -> BTreeMap<String, usize> {
     reasons
 }
 
-fn count(session: &SessionReport, problems: &mut Vec<String>) -> Counts {
+fn count(session: &SessionReport, problems: &mut Vec<String>) -> VerdictCounts {
     let name = &session.session;
-    let mut counts = Counts { records: session.records.len(), ..Counts::default() };
+    let mut counts = VerdictCounts { records: session.records.len(), ..VerdictCounts::default() };
     let mut say = |problem: String| problems.push(format!("{name}: {problem}"));
     session.problems.iter().for_each(|problem| say(problem.clone()));
     let stored: BTreeMap<u64, &Value> =
@@ -157,7 +157,7 @@ fn count(session: &SessionReport, problems: &mut Vec<String>) -> Counts {
     counts
 }
 
-fn messages(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
+fn messages(session: &SessionReport, counts: &mut VerdictCounts, say: &mut impl FnMut(String)) {
     let mut ids = BTreeSet::new();
     for (idx, message) in session.messages.iter().enumerate() {
         if !ids.insert(message["id"].to_string()) {
@@ -176,7 +176,7 @@ fn is_of(message: &Value, key: &str) -> bool {
     message["role"] == "user" && texts.flat_map(str::split_whitespace).any(|word| word == key)
 }
 
-fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
+fn submissions(session: &SessionReport, counts: &mut VerdictCounts, say: &mut impl FnMut(String)) {
     counts.submissions = session.submissions.len();
     for Submission { key, has_image, outcome } in &session.submissions {
         let own = || session.messages.iter().filter(|message| is_of(message, key));
@@ -214,7 +214,7 @@ fn submissions(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMu
 }
 
 /// Every acknowledged answer is in the record that settles its question, and there is one such record.
-fn answers(session: &SessionReport, counts: &mut Counts, say: &mut impl FnMut(String)) {
+fn answers(session: &SessionReport, counts: &mut VerdictCounts, say: &mut impl FnMut(String)) {
     for Answer { request_id, value } in &session.answers {
         let is_end = |record: &&Value| {
             record["event"] == "agent.input_resolved" && record["request_id"] == request_id.as_str()

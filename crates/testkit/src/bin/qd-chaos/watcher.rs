@@ -17,7 +17,7 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(60);
 
 /// What a watcher saw.
 #[derive(Default)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedSession {
     /// Every record, by number.
     pub(crate) records: BTreeMap<u64, Value>,
     pub(crate) messages: Vec<Value>,
@@ -28,7 +28,7 @@ pub(crate) struct Watched {
 pub(crate) struct Watcher {
     /// Stop when this record has been seen.
     until: watch::Sender<Option<u64>>,
-    task: JoinHandle<Watched>,
+    task: JoinHandle<WatchedSession>,
 }
 
 impl Watcher {
@@ -38,14 +38,14 @@ impl Watcher {
         Watcher { until, task }
     }
 
-    pub(crate) async fn finish(self, last_seq: u64) -> Watched {
+    pub(crate) async fn finish(self, last_seq: u64) -> WatchedSession {
         self.until.send_replace(Some(last_seq));
         self.task.await.unwrap_or_else(|error| {
             let problem = match error.try_into_panic() {
                 Ok(panic) => panic.downcast_ref::<String>().cloned().unwrap_or("a broken promise".to_owned()),
                 Err(error) => error.to_string(),
             };
-            Watched { problems: vec![problem], ..Watched::default() }
+            WatchedSession { problems: vec![problem], ..WatchedSession::default() }
         })
     }
 }
@@ -54,8 +54,8 @@ async fn watch_session(
     fleet: Arc<Fleet>,
     session: String,
     mut until: watch::Receiver<Option<u64>>,
-) -> Watched {
-    let mut watched = Watched::default();
+) -> WatchedSession {
+    let mut watched = WatchedSession::default();
     let mut replica = Replica::behind_bad_links();
     let mut deadline = None;
     loop {
@@ -81,7 +81,7 @@ async fn follow(
     fleet: &Fleet,
     session: &str,
     replica: &mut Replica,
-    watched: &mut Watched,
+    watched: &mut WatchedSession,
     until: &mut watch::Receiver<Option<u64>>,
 ) {
     let Some((client, mut frames)) = fleet.connect().await else { return };

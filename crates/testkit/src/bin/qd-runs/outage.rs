@@ -37,7 +37,7 @@ pub(crate) async fn run(binary: &str, down_seconds: u64, rate: u64) -> bool {
     let program = std::env::current_exe().unwrap();
     let cmd = format!("exec '{}' emit {rate} {total_seconds}", program.display());
     let run_id = app.start("far", &cmd, "/tmp").await;
-    let mut seen = Seen::default();
+    let mut seen = SeenLines::default();
     // Some may have come before the answer to the start.
     for frame in app.frames() {
         seen.take(frame, &run_id);
@@ -66,7 +66,13 @@ pub(crate) async fn run(binary: &str, down_seconds: u64, rate: u64) -> bool {
 }
 
 /// Goes on where the client was, to the end; how long after `back` it saw what was written after it.
-async fn follow(qd: &Qd, run_id: &str, seen: &mut Seen, back: Instant, back_ms: u64) -> Option<Duration> {
+async fn follow(
+    qd: &Qd,
+    run_id: &str,
+    seen: &mut SeenLines,
+    back: Instant,
+    back_ms: u64,
+) -> Option<Duration> {
     let mut app = RunApp::connect(qd.url(), qd.token()).await;
     app.send("run.subscribe", run_id, json!({"since_seq": seen.last_seq})).await;
     let mut live = None;
@@ -81,7 +87,7 @@ async fn follow(qd: &Qd, run_id: &str, seen: &mut Seen, back: Instant, back_ms: 
 
 /// What a client has of the run.
 #[derive(Default)]
-struct Seen {
+struct SeenLines {
     last_seq: u64,
     last_line: u64,
     /// When the last line was written, by its own word.
@@ -91,7 +97,7 @@ struct Seen {
     trouble: String,
 }
 
-impl Seen {
+impl SeenLines {
     /// Takes one frame; false when there is none before `until`.
     async fn take_next(&mut self, app: &mut RunApp, run_id: &str, until: Instant) -> bool {
         let frame = tokio::time::timeout_at(until.into(), app.next()).await;

@@ -198,7 +198,7 @@ impl Actor<'_> {
     async fn answer_question(&self, mux: &MuxClient) {
         let open: Vec<(String, String)> = {
             let views = self.state.views.borrow();
-            let of = |(session, view): (&String, &crate::view::View)| {
+            let of = |(session, view): (&String, &crate::view::SessionView)| {
                 view.questions.iter().map(|id| (session.clone(), id.clone())).collect::<Vec<_>>()
             };
             views.iter().flat_map(of).collect()

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{ClientState, connect_options};
 use crate::state::World;
 use crate::trace;
-use crate::view::View;
+use crate::view::SessionView;
 
 /// How often the client looks whether there is a session it does not follow.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -33,7 +33,7 @@ pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
                 trace::note(state.name, &format!("disconnected: {reason}"));
                 *state.mux.borrow_mut() = None;
                 state.creating.borrow_mut().clear();
-                state.views.borrow_mut().values_mut().for_each(View::detach);
+                state.views.borrow_mut().values_mut().for_each(SessionView::detach);
             }
             Err(error) => trace::note(state.name, &format!("not connected: {error}")),
         }
@@ -78,7 +78,7 @@ impl Connection<'_> {
                 let mut views = self.state.views.borrow_mut();
                 let view = views
                     .entry(session.clone())
-                    .or_insert_with(|| View::new(self.state.name, &session, false));
+                    .or_insert_with(|| SessionView::new(self.state.name, &session, false));
                 let is_asked = self.awaited.values().any(|(asked, _)| *asked == session);
                 if view.is_attached() || is_asked { None } else { Some(view.last) }
             };
@@ -95,7 +95,7 @@ impl Connection<'_> {
             self.state
                 .views
                 .borrow_mut()
-                .insert(session.clone(), View::new(self.state.name, &session, false));
+                .insert(session.clone(), SessionView::new(self.state.name, &session, false));
         }
         let request = ClientRequest::session(&session, Command::SessionAttach(SessionAttachParams { after }));
         // A closed connection shows itself at the next frame.
@@ -175,7 +175,7 @@ impl Connection<'_> {
                     let mut views = self.state.views.borrow_mut();
                     let view = views
                         .entry(session.clone())
-                        .or_insert_with(|| View::new(self.state.name, &session, false));
+                        .or_insert_with(|| SessionView::new(self.state.name, &session, false));
                     if response.replayed == Some(true) {
                         // The answer of then says how things stood then; attach to learn how they stand now.
                         view.detach();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{ClientState, connect_options};
 use crate::state::World;
 use crate::trace;
-use crate::view::View;
+use crate::view::SessionView;
 use qd_testkit::seeded_random::SeededRandom;
 
 pub(super) async fn run(world: Rc<World>, state: Rc<ClientState>) {
@@ -37,7 +37,7 @@ async fn follow(world: &World, state: &ClientState, session: &str, until: Instan
         Err(error) => return trace::note(&name, &format!("{session} not followed: {error}")),
     };
     trace::note(&name, &format!("{session} followed"));
-    state.library.borrow_mut().insert(session.to_owned(), View::new(&name, session, true));
+    state.library.borrow_mut().insert(session.to_owned(), SessionView::new(&name, session, true));
     loop {
         let limit = if world.is_settling() { Instant::now() + Duration::from_secs(1) } else { until };
         match timeout_at(limit, attachment.next()).await {

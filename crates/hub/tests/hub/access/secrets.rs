@@ -7,7 +7,7 @@ use qd_hub::Limits;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::people::{PASSWORD, add_person, call, log_in};
+use crate::access::people::{PASSWORD, add_person, call, log_in};
 use crate::support::{TOKEN, world_with_session};
 
 const UPGRADE: [(&str, &str); 4] = [

@@ -3,7 +3,7 @@
 use qd_hub::{Limits, PlantedBug};
 use serde_json::{Value, json};
 
-use crate::fleet_support::hello;
+use crate::runners::fleet_support::hello;
 use crate::support::{
     Client, Runner, World, answer, attach_data, created, delta, message_end, record, world_with_session,
 };

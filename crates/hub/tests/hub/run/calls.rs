@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::run_support::place;
+use crate::run::support::place;
 use crate::support::{Client, Runner, World};
 
 async fn world_with_run() -> (World, Runner, Client) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use qd_hub::PiServerConfig;
 use serde_json::{Value, json};
 
-use crate::pi_server_support::{PiClient, pi_world, relaxed, state};
+use crate::pi_server::support::{PiClient, pi_world, relaxed, state};
 use crate::support::{Runner, answer, record};
 
 const CLIENTS: usize = 8;
@@ -23,10 +23,10 @@ async fn serve(mut runner: Runner) {
                 &command,
                 r#"{"breakers":[],"bash":{"state":"closed","failures":0,"sessions":0,"open_sessions":0,"total_calls":0,"total_timeouts":0,"total_rejected":0},"max_sessions":4,"agents":1}"#,
             ),
-            "session.attach" => answer(&command, &crate::pi_server_support::attached("s", 1)),
+            "session.attach" => answer(&command, &crate::pi_server::support::attached("s", 1)),
             "prompt" => {
                 seq += 1;
-                let event = crate::pi_server_support::native("s", &json!({"type":"agent_start"}));
+                let event = crate::pi_server::support::native("s", &json!({"type":"agent_start"}));
                 format!("{}\n{event}\n{}", record("s", seq, "notify", ""), answer(&command, "null"))
             }
             _ => answer(&command, "null"),

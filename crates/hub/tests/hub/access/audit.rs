@@ -3,7 +3,7 @@
 use qd_hub::Limits;
 use serde_json::{Value, json};
 
-use crate::people::{add_person, call, log_in};
+use crate::access::people::{add_person, call, log_in};
 use crate::support::{Runner, TOKEN, World, record, world_with_session};
 
 async fn audit(world: &World, token: &str, query: &str) -> (Vec<Value>, Value) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use qd_hub::PiServerConfig;
 use serde_json::json;
 
-use crate::pi_server_support::{answer_version, pi_world, relaxed, state};
+use crate::pi_server::support::{answer_version, pi_world, relaxed, state};
 use crate::support::soon;
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::people::{PASSWORD, add_person, call, log_in};
+use crate::access::people::{PASSWORD, add_person, call, log_in};
 use crate::support::{TOKEN, World};
 
 const BROWSER: (&str, &str) = ("Accept", "text/html,*/*");

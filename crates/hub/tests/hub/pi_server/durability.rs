@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::pi_server_support::{answer_version, pi_world, relaxed, restart, start, state};
+use crate::pi_server::support::{answer_version, pi_world, relaxed, restart, start, state};
 use crate::support::{World, created, soon};
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use qd_wire::pi_server::COMMANDS as PI_COMMANDS;
 use qd_wire::run_protocol::{MessageDirection, TYPES};
 use serde_json::{Value, json};
 
-use crate::people::{add_person, call, log_in};
-use crate::pi_server_support::{pi_world, refuse, relaxed};
+use crate::access::people::{add_person, call, log_in};
+use crate::pi_server::support::{pi_world, refuse, relaxed};
 use crate::support::{Client, Runner, TOKEN, World, world_with_session};
 
 /// What a refusal begins with, on every face.

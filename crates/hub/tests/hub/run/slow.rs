@@ -3,7 +3,7 @@
 use qd_hub::Limits;
 use serde_json::json;
 
-use crate::run_support::{output, place};
+use crate::run::support::{output, place};
 use crate::support::{World, soon};
 
 /// Puts out much more than feed and sockets hold while one app reads nothing; then it reads, while more comes.

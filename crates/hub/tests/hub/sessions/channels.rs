@@ -60,7 +60,7 @@ async fn a_watch_is_on_when_its_runner_says_so() {
     let command = watch(&mut client, &mut runner, "b", "/none").await;
     refuse(&runner, &command, "there is no such directory").await;
     let told = client.next().await;
-    assert_eq!((place(&told), &told["error"]), (("error", "b"), &json!("there is no such directory")));
+    assert_eq!((place(&told), &told["code"]), (("error", "b"), &json!("failed")));
     assert!(told_until_now(&mut client).await.is_empty());
     world.stop().await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::run_support::{gate, output, place};
+use crate::run::support::{gate, output, place};
 use crate::support::{Runner, World, created, message_end, record};
 
 async fn world_with_run() -> (World, Runner) {

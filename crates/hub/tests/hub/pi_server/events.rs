@@ -3,7 +3,7 @@
 use qd_hub::PiServerConfig;
 use serde_json::{Value, json};
 
-use crate::pi_server_support::{attached, native, pi_world, relaxed, state};
+use crate::pi_server::support::{attached, native, pi_world, relaxed, state};
 use crate::support::{Runner, answer, created, record};
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use qd_store::{ACCESS_TOKENS_MAX, AccessTokenRow, PEOPLE_MAX, PersonRow};
 use serde_json::{Value, json};
 
-use crate::people::{add_person, call};
+use crate::access::people::{add_person, call};
 use crate::support::{TOKEN, World};
 
 /// What a call of the owner is refused with.

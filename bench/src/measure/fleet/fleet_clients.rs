@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What the clients of busy sessions saw, all together.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct SeenEvents {
     pub(super) events: u64,
     pub(super) resyncs: u64,
     pub(super) missing: u64,
@@ -31,12 +31,12 @@ pub(super) struct Seen {
 }
 
 /// All clients; the connections close when dropped.
-pub(super) struct Crowd {
+pub(super) struct FleetClients {
     busy: Vec<(usize, Client)>,
     idle: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Crowd {
+impl Drop for FleetClients {
     fn drop(&mut self) {
         self.idle.iter().for_each(JoinHandle::abort);
     }
@@ -44,13 +44,13 @@ impl Drop for Crowd {
 
 /// One client's reading.
 #[derive(Default)]
-struct Reader {
-    seen: Seen,
+struct EventReader {
+    seen: SeenEvents,
     last_seq: u64,
     settled: u64,
 }
 
-impl Reader {
+impl EventReader {
     fn frame(&mut self, frame: &[u8]) {
         let head = &frame[..frame.len().min(220)];
         let Some(at) = find(head, b"\"event\":\"") else { return };
@@ -87,7 +87,7 @@ fn number(head: &[u8], name: &[u8]) -> Option<u64> {
     Some(digits.fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
 }
 
-impl Crowd {
+impl FleetClients {
     /// Connects and attaches everybody: `busy_count` to the busy sessions, the rest to the others.
     pub(super) async fn attach(
         hub: &Server,
@@ -95,24 +95,24 @@ impl Crowd {
         busy_count: usize,
         rest: &[String],
         count: usize,
-    ) -> Outcome<Crowd> {
-        let mut crowd = Crowd { busy: Vec::new(), idle: Vec::new() };
+    ) -> Outcome<FleetClients> {
+        let mut clients_of_fleet = FleetClients { busy: Vec::new(), idle: Vec::new() };
         for number in 0..count {
             let mut client = Client::connect_small(hub, BUFFER_BYTES).await?;
             if number < busy_count {
                 let session = number % busy.len();
                 client.attach(&busy[session]).await?;
-                crowd.busy.push((session, client));
+                clients_of_fleet.busy.push((session, client));
             } else {
                 client.attach(&rest[number % rest.len()]).await?;
-                crowd.idle.push(tokio::spawn(read_on(client)));
+                clients_of_fleet.idle.push(tokio::spawn(read_on(client)));
             }
         }
-        Ok(crowd)
+        Ok(clients_of_fleet)
     }
 
     /// Lets the busy sessions talk for a while; everybody reads until the last record of its session.
-    pub(super) async fn work(&mut self, busy: &[String], time: Duration) -> Outcome<Seen> {
+    pub(super) async fn work(&mut self, busy: &[String], time: Duration) -> Outcome<SeenEvents> {
         let until = clock::now() + time;
         let ends: Vec<Arc<AtomicU64>> = busy.iter().map(|_| Arc::default()).collect();
         let mut readers = Vec::new();
@@ -125,7 +125,7 @@ impl Crowd {
                 tokio::spawn(follow(client, until, end))
             });
         }
-        let mut all = Seen::default();
+        let mut all = SeenEvents::default();
         for reader in readers {
             let (client, seen) = reader.await??;
             all.events += seen.events;
@@ -150,8 +150,8 @@ async fn drive(
     session: String,
     until: Instant,
     end: Arc<AtomicU64>,
-) -> Outcome<(Client, Seen)> {
-    let mut reader = Reader::default();
+) -> Outcome<(Client, SeenEvents)> {
+    let mut reader = EventReader::default();
     while clock::now() < until {
         client.prompt(Some(&session), "/thinking").await?;
         let turns = reader.settled + 1;
@@ -163,8 +163,8 @@ async fn drive(
     Ok((client, reader.seen))
 }
 
-async fn follow(mut client: Client, until: Instant, end: Arc<AtomicU64>) -> Outcome<(Client, Seen)> {
-    let mut reader = Reader::default();
+async fn follow(mut client: Client, until: Instant, end: Arc<AtomicU64>) -> Outcome<(Client, SeenEvents)> {
+    let mut reader = EventReader::default();
     let give_up = until + CATCH_UP_MAX;
     loop {
         let last = end.load(Ordering::Acquire);

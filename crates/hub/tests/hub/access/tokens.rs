@@ -3,7 +3,7 @@
 use qd_hub::Limits;
 use serde_json::{Value, json};
 
-use crate::people::call;
+use crate::access::people::call;
 use crate::support::{Runner, TOKEN, World, soon, world_with_session};
 
 async fn add(world: &World, body: &str) -> (u16, Value) {

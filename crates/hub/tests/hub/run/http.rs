@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::run_support::{gate, output};
+use crate::run::support::{gate, output};
 use crate::support::{Runner, TOKEN, World, record};
 
 async fn get(world: &World, path: &str) -> (u16, String, String) {

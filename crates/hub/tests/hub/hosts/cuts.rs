@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::hosts_support::{Host, check_whole, output, restart, world_with_host};
+use crate::hosts::support::{Host, check_whole, output, restart, world_with_host};
 
 /// What a host does with its spool: sends it all after each connection, and forgets what is acked.
 struct Spool {
