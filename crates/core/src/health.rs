@@ -6,13 +6,11 @@
 //! then no sign of a hang, and never a reason to kill.
 
 mod config;
-mod words;
 
 use qd_wire::data::RunningTool;
 use qd_wire::event::AgentPhase;
 
 pub use config::HealthConfig;
-use words::{doing, seconds};
 
 /// What to do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -428,6 +426,31 @@ impl From<&HealthConfig> for HealthIntervals {
             probe_every: whole(config.probe_every),
             probe_timeout: whole(config.probe_timeout),
         }
+    }
+}
+
+/// What the agent was doing, after "while it was".
+fn doing(phase: Option<AgentPhase>) -> &'static str {
+    match phase {
+        None => "taking a request",
+        Some(AgentPhase::Generating) => "generating an answer",
+        Some(AgentPhase::Thinking) => "thinking",
+        Some(AgentPhase::ToolRunning) => "between tools",
+        Some(AgentPhase::Compacting) => "compacting its context",
+        Some(AgentPhase::Retrying) => "retrying after an error",
+        Some(AgentPhase::Initializing) => "starting",
+    }
+}
+
+/// A time span for people: `850 ms`, `34 s`, `12 min`, `3 h 5 min`.
+fn seconds(milliseconds: i64) -> String {
+    let milliseconds = milliseconds.max(0);
+    let (total, minutes) = (milliseconds / 1000, milliseconds / 60_000);
+    match total {
+        0 => format!("{milliseconds} ms"),
+        1..120 => format!("{total} s"),
+        120..7200 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
     }
 }
 

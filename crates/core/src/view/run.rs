@@ -9,8 +9,3 @@ pub mod host;
 pub mod request;
 
 pub use crate::record::{self, SessionKind};
-
-/// RFC 3339 with milliseconds, of Unix milliseconds.
-pub fn timestamp(unix_ms: i64) -> String {
-    crate::time::iso_8601(unix_ms)
-}

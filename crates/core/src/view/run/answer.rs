@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::request::{RunCommand, RunRefusal};
-use super::timestamp;
+use crate::time::iso_8601;
 
 /// A runner's answer to a command.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,7 +93,7 @@ fn envelope(
     // These types have no maps with odd keys, so writing them cannot fail.
     let data = serde_json::to_string(data).unwrap_or_default();
     let (host_id, run_id) = (field("host_id", host_id), field("run_id", run_id));
-    format!("{{\"type\":\"{kind}\",\"ts\":\"{}\",{host_id}{run_id}\"data\":{data}}}", timestamp(now))
+    format!("{{\"type\":\"{kind}\",\"ts\":\"{}\",{host_id}{run_id}\"data\":{data}}}", iso_8601(now))
 }
 
 type CallResult = (bool, Option<Value>, Option<CodedError>);

@@ -14,10 +14,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::SessionKind;
 use super::record::Record;
-use super::{SessionKind, timestamp};
 use crate::encoding::hex;
 use crate::redact::redact;
+use crate::time::iso_8601;
 
 /// Characters of the prompt in `run.awaiting_input`.
 const PROMPT_CHARS_MAX: usize = 200;
@@ -384,7 +385,7 @@ fn write(named: EventName, record: &Record<'_>, data: &impl Serialize, each: &mu
 /// Everything up to the value of `data`.
 fn head(named: &EventName, record: &Record<'_>) -> String {
     let EventName { name, numbered } = *named;
-    let (host_id, run_id, ts) = (&record.runner_id, &record.session_id, timestamp(record.ts));
+    let (host_id, run_id, ts) = (&record.runner_id, &record.session_id, iso_8601(record.ts));
     let mut head =
         format!("{{\"type\":\"{name}\",\"ts\":\"{ts}\",\"host_id\":{host_id},\"run_id\":{run_id},");
     // What is no record has no number.

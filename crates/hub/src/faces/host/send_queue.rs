@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use qd_core::time::iso_8601;
 use qd_core::view::run::host::acks::HostAcks;
-use qd_core::view::run::timestamp;
 use qd_link::clock::now_ms;
 use qd_link::memory::LinkSender;
 use qd_link::mutex::Mutex;
@@ -66,7 +66,7 @@ impl HostSendQueue {
     ) -> Result<(), CodedError> {
         let envelope = Envelope {
             kind: kind.to_owned(),
-            ts: Some(timestamp(now_ms())),
+            ts: Some(iso_8601(now_ms())),
             host_id: Some(self.host_id.clone()),
             run_id: run_id.map(str::to_owned),
             seq: None,

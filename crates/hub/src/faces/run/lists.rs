@@ -3,8 +3,8 @@
 use std::io::SeekFrom;
 use std::path::Path;
 
+use qd_core::time::iso_8601;
 use qd_core::view::run::event::requested;
-use qd_core::view::run::timestamp;
 use qd_store::{HubSession, StoreError};
 use qd_wire::data::SessionStatus;
 use serde_json::{Value, json};
@@ -57,14 +57,14 @@ async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
         "cwd": row.cwd,
         "title": row.title,
         "status": status,
-        "started_at": timestamp(run.started_at.unwrap_or(row.created_at)),
-        "last_active_at": timestamp(row.updated_at),
+        "started_at": iso_8601(run.started_at.unwrap_or(row.created_at)),
+        "last_active_at": iso_8601(row.updated_at),
         "pending_request_id": pending.as_ref().map(|pending| &pending.request_id),
         "pending_reason": pending.as_ref().map(|pending| pending.reason),
         "pending_prompt": pending.as_ref().map(|pending| &pending.prompt),
         "pending_op_tool": pending.as_ref().and_then(|pending| pending.op_tool.as_ref()),
         "pending_op_args_summary": pending.as_ref().and_then(|pending| pending.op_args_summary.as_ref()),
-        "ended_at": ended_at.map(timestamp),
+        "ended_at": ended_at.map(iso_8601),
         "exit_code": run.exit_code.filter(|_| is_closed),
         "last_seq": row.last_seq,
         "host_online": !hub.is_away(&row.runner_id),
@@ -78,7 +78,7 @@ pub(super) async fn hosts(hub: &Hub) -> Result<Vec<Value>, StoreError> {
         json!({
             "id": runner.runner_id,
             "name": (!runner.hostname.is_empty()).then_some(runner.hostname),
-            "last_seen_at": runner.last_seen.map(timestamp),
+            "last_seen_at": runner.last_seen.map(iso_8601),
             "online": !hub.is_away(&runner.runner_id),
         })
     };

@@ -14,11 +14,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::super::SessionKind;
 use super::super::answer::{RunAnswer, complaint, refused, response};
 use super::super::event::show;
 use super::super::record::Record;
 use super::super::request::{AppRequest, CommandTarget, RunCommand, read};
-use super::super::{SessionKind, timestamp};
+use crate::time::iso_8601;
 
 /// Commands of the server that the runner may have to answer at once.
 pub const COMMANDS_MAX: usize = 1024;
@@ -161,7 +162,7 @@ impl ServerConnection {
             let data = json!({ "event": record.event });
             outcome.to_server.push(format!(
                 "{{\"type\":\"run.metadata\",\"ts\":\"{}\",\"host_id\":{},\"run_id\":{},\"seq\":{},\"data\":{data}}}",
-                timestamp(record.ts),
+                iso_8601(record.ts),
                 record.runner_id,
                 record.session_id,
                 record.seq
@@ -243,7 +244,7 @@ impl ServerConnection {
     }
 
     fn envelope(&self, now: i64, kind: &str, data: &Value) -> String {
-        let (host_id, ts) = (Value::from(&*self.host_id), timestamp(now));
+        let (host_id, ts) = (Value::from(&*self.host_id), iso_8601(now));
         format!("{{\"type\":\"{kind}\",\"ts\":\"{ts}\",\"host_id\":{host_id},\"data\":{data}}}")
     }
 }
