@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use qd_wire::{CodedError, Role};
 use sha2::{Digest, Sha256};
 
+use crate::encoding::{base36, hex};
+
 /// How many role-and-time pairs back a clash is looked for; messages of one millisecond are neighbours.
 const RECENT_MAX: usize = 32;
 
@@ -37,20 +39,6 @@ impl MessageIds {
         self.recent.push_back((base.clone(), 1));
         base
     }
-}
-
-/// Digits and lower-case letters, shortest form.
-pub fn base36(mut number: u64) -> String {
-    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    let mut digits = Vec::with_capacity(13);
-    loop {
-        digits.push(char::from(DIGITS[(number % 36) as usize]));
-        number /= 36;
-        if number == 0 {
-            break;
-        }
-    }
-    digits.iter().rev().collect()
 }
 
 /// Characters a session id may have; the hub's store and every face count on it.
@@ -98,8 +86,7 @@ pub fn plain_session_name(id: &str) -> Cow<'_, str> {
         return Cow::Borrowed(id);
     }
     let digest = Sha256::digest(id.as_bytes());
-    let hex: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    Cow::Owned(format!("{MADE_FRONT}{hex}"))
+    Cow::Owned(format!("{MADE_FRONT}{}", hex(&digest[..16])))
 }
 
 /// Another name for the same session, where its first one is taken. It is the plain name of no session, whatever its id.

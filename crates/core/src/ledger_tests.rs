@@ -1,4 +1,5 @@
 use super::*;
+use qd_wire::ErrorCode;
 
 fn submission(
     token: SubmissionToken,

@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod breaker;
 pub mod command_queue;
+pub mod encoding;
 pub mod event_writer;
 pub mod fingerprint;
 pub mod harness;

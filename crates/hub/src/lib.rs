@@ -14,7 +14,6 @@ mod command;
 mod config;
 mod connection;
 mod faces;
-mod hex;
 mod hub;
 mod rest;
 mod runners;

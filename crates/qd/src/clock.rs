@@ -1,19 +1,12 @@
-//! The one place of this crate that reads the clock and the random source of the system.
+//! The clock and the random source of the system, for this crate.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Unix milliseconds.
-#[allow(clippy::disallowed_methods, reason = "this is the crate's clock shim")]
-pub(crate) fn now_ms() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-}
+pub(crate) use qd_link::clock::now_ms;
 
 /// `bytes` random bytes as hexadecimal.
 pub(crate) fn random_hex(bytes: usize) -> Result<String, getrandom::Error> {
     let mut buffer = vec![0; bytes];
     getrandom::fill(&mut buffer)?;
-    Ok(buffer.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(qd_core::encoding::hex(&buffer))
 }
 
 /// Any number, for jitter; a system without randomness gets none.

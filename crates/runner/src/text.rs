@@ -1,12 +1,7 @@
-//! Short texts: hexadecimal digests, random ids, and the beginning of a longer text.
+//! Short texts: random ids and the beginning of a longer text.
 
-use qd_core::ids::base36;
+use qd_core::encoding::base36;
 use qd_link::backoff::random;
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// An id that nobody has used, after a letter that says what it names.
 pub(crate) fn random_id(letter: &str) -> String {

@@ -1,5 +1,8 @@
 //! The `data` of command responses, and the state that attach and `get_state` describe.
 
+mod attach;
+mod health;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -7,11 +10,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use ts_rs::TS;
 
+pub use attach::*;
+pub use health::*;
+
 use crate::event::AgentPhase;
 use crate::input::InputRequest;
 use crate::link::{HeartbeatSession, RunnerLoad};
 use crate::message::{Message, Role};
-use crate::run::{RunState, TerminalSnapshot};
+use crate::run::RunState;
 
 /// How a session stands, as its runner knows it.
 #[serde_with::skip_serializing_none]
@@ -148,88 +154,6 @@ pub struct ProcessStats {
     pub rss_bytes: Option<u64>,
     pub cpu_pct: Option<f64>,
     pub uptime_s: Option<u64>,
-}
-
-/// Answer of `session.attach`: where the client stands, and the message being generated.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
-pub struct AttachData {
-    pub resume: Resume,
-    /// Records up to this number are covered by the answer and what is replayed right after it.
-    pub seq: u64,
-    /// Of a resync: the last record that follows before what is new.
-    pub replay_until: Option<u64>,
-    pub state: SessionState,
-    pub pending_input: Vec<InputRequest>,
-    pub partial: Option<Partial>,
-    /// With `gap`: the newest messages of the conversation, oldest first.
-    pub messages: Option<Vec<Message>>,
-    /// Of a program in a terminal, with `gap`: what is on its screen.
-    pub terminal: Option<Box<TerminalSnapshot>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Resume {
-    /// Records after the cursor follow.
-    Ok,
-    /// The cursor is of no use; `messages` is a snapshot.
-    Gap,
-}
-
-/// The message being generated so far, and the tools running now.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-// TypeScript has a `Partial` of its own.
-#[ts(rename = "PartialTurn", optional_fields)]
-pub struct Partial {
-    pub message: Option<PartialMessage>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[ts(as = "Option<Vec<RunningTool>>")]
-    pub tools: Vec<RunningTool>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-pub struct PartialMessage {
-    pub message_id: String,
-    pub role: Role,
-    pub blocks: Vec<PartialBlock>,
-}
-
-/// One content block so far; deltas continue it at `offset` characters.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
-pub struct PartialBlock {
-    pub content_index: u32,
-    pub kind: PartialKind,
-    pub text: String,
-    pub offset: u64,
-    pub tool_call_id: Option<String>,
-    pub name: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PartialKind {
-    Text,
-    Thinking,
-    ToolCall,
-}
-
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
-pub struct RunningTool {
-    pub tool_call_id: String,
-    pub name: String,
-    #[ts(optional, type = "unknown")]
-    pub input: Option<Value>,
-    #[ts(optional, type = "unknown")]
-    pub partial_output: Option<Value>,
-    /// Unix milliseconds.
-    pub started_at: i64,
 }
 
 /// One line of `list_sessions`, from the hub's copy.
@@ -473,70 +397,4 @@ pub struct StoredSession {
     pub exists: bool,
     /// Whether a session of this runner has it open.
     pub loaded: bool,
-}
-
-/// Answer of `runner.health`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-pub struct RunnerHealthData {
-    /// One for each provider that was asked something.
-    pub breakers: Vec<BreakerState>,
-    pub bash: BashBreakerState,
-    pub max_sessions: u64,
-    /// Agents running or starting.
-    pub agents: u64,
-}
-
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum CircuitState {
-    #[default]
-    Closed,
-    HalfOpen,
-    Open,
-}
-
-impl CircuitState {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            CircuitState::Closed => "closed",
-            CircuitState::HalfOpen => "half_open",
-            CircuitState::Open => "open",
-        }
-    }
-}
-
-/// The circuit breaker of one provider. Times are Unix milliseconds.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
-pub struct BreakerState {
-    pub provider: String,
-    pub state: CircuitState,
-    /// Failures within the window.
-    pub failures: u64,
-    pub last_failure_at: Option<i64>,
-    pub changed_at: i64,
-    pub accessed_at: i64,
-    pub total_calls: u64,
-    pub total_rejected: u64,
-    pub total_successes: u64,
-    pub total_failures: u64,
-    pub average_latency_ms: f64,
-    /// Calls let through to test whether the provider is back.
-    pub half_open_calls: u64,
-}
-
-/// The circuit breaker of shell commands, for all sessions and for each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-pub struct BashBreakerState {
-    pub state: CircuitState,
-    pub failures: u64,
-    pub sessions: u64,
-    pub open_sessions: u64,
-    pub total_calls: u64,
-    pub total_timeouts: u64,
-    pub total_rejected: u64,
 }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::conversation::sent_by;
 use super::{ExpectedPrompt, Session, UNSHOWN_PROMPTS_MAX, UndeliveredInput};
+use crate::encoding::base36;
 use crate::event_writer::EventWriter;
-use crate::ids::base36;
 
 /// A prompt the agent has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

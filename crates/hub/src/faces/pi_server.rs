@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::any;
 use bytes::Bytes;
-use qd_core::ids::base36;
+use qd_core::encoding::{base36, hex};
 use qd_core::view::pi_server::admission::{PiServerOutcome, SubmissionToken};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Face, FaceFuture, RunnerUpdate, SessionUpdate};
 use crate::config::HubConfig;
-use crate::hex::hex;
 use crate::hub::Hub;
 use crate::server::Server;
 use crate::sessions::published::NativeEvents;

@@ -4,6 +4,7 @@ use axum::extract::{Path, State};
 use axum::response::Json;
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Uri};
+use qd_core::encoding::hex;
 use qd_link::clock::now_ms;
 use qd_store::LoginRow;
 use qd_wire::ErrorCode;
@@ -14,7 +15,6 @@ use sha2::{Digest, Sha256};
 
 use crate::access::authenticate::Hash;
 use crate::access::principals::{Access, Principal};
-use crate::hex::hex;
 use crate::rest::request::{Caller, RestResult};
 use crate::server::Server;
 use crate::server::router::no_randomness;

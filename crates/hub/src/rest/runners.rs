@@ -8,6 +8,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Json, Response};
 use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
+use qd_core::encoding::hash_from_hex;
 use qd_link::clock::now_ms;
 use qd_store::RunnerRow;
 use qd_wire::data::RunnersData;
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 
 use crate::access::authenticate::{self, Hash, KeyRefusal, has_key, is_plain_name};
 use crate::access::invites::{InviteError, InviteGrant, InviteRefusal};
-use crate::hex::hash_from_hex;
 use crate::rest::request::{Manager, RestError, RestResult, read_json};
 use crate::runners::link::RunnerIdentity;
 use crate::server::Server;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use qd_core::encoding::base36;
 use qd_core::event_writer::{EventFront, EventWriter, ResponseLine};
-use qd_core::ids::{base36, check_session_id};
+use qd_core::ids::check_session_id;
 use qd_core::ledger::{LedgerVerdict, Submission};
 use qd_link::backoff::random;
 use qd_wire::command::SessionConfig;

@@ -28,7 +28,7 @@ use sha2::{Digest, Sha256};
 
 use super::call::{Cancellation, ServiceError, ServiceResult};
 use super::root::failure;
-use crate::text::hex;
+use qd_core::encoding::hex;
 
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
 const CHUNK_BYTES: usize = 256 << 10;

@@ -127,7 +127,8 @@ fn tools(steps: &mut VecDeque<Step>, time: i64, _rest: &str) {
         ("read", json!({ "path": "README.md" }), "# Demo\nNothing was read; this is a script."),
         ("bash", json!({ "command": "echo hello" }), "hello"),
     ];
-    let call_id = |position: usize| format!("demo_{}_{position}", crate::ids::base36(time.unsigned_abs()));
+    let call_id =
+        |position: usize| format!("demo_{}_{position}", crate::encoding::base36(time.unsigned_abs()));
     let mut answer = Answering::start(steps, time);
     answer.text("Let me look at the files.");
     for (position, (name, input, _)) in calls.iter().enumerate() {
@@ -192,7 +193,7 @@ fn tool_result(steps: &mut VecDeque<Step>, time: i64, tool_call_id: String, name
 fn question(steps: &mut VecDeque<Step>, time: i64, _rest: &str) {
     say(steps, time, "I need a decision from you.");
     steps.push_back(Step::event(AgentEvent::InputNeeded(InputRequest::Select {
-        request_id: format!("demo-{}", crate::ids::base36(time.unsigned_abs())),
+        request_id: format!("demo-{}", crate::encoding::base36(time.unsigned_abs())),
         title: "Which colour should the ship have?".to_owned(),
         options: ["red", "green", "blue"].map(str::to_owned).to_vec(),
         timeout: None,

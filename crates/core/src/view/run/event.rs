@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::record::Record;
 use super::{SessionKind, timestamp};
+use crate::encoding::hex;
 use crate::redact::redact;
 
 /// Characters of the prompt in `run.awaiting_input`.
@@ -237,10 +238,6 @@ fn input(message: &Message, text: &str) -> InputData {
         text_sha256: hex(&Sha256::digest(text_redacted.as_bytes())),
         text_redacted,
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A whole line of output.

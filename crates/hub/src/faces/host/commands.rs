@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_core::encoding::hex;
 use qd_core::projection::PendingQuestion;
 use qd_core::view::run::host::foreign_run::ForeignRun;
 use qd_core::view::run::host::request::{HostCommand, HostPlan, SentNote, plan};
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use super::adapter::{EventGate, HostAdapter, HostCall, LinkCommand, RequestedRun};
 use super::inputs::INPUTS_MAX;
 use crate::access::audit;
-use crate::hex::hex;
 use crate::sessions::reads;
 
 /// Calls that a host may have to answer at once.

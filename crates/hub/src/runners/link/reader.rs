@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, Bytes};
+use qd_core::encoding::hash_from_hex;
 use qd_link::clock::now_ms;
 use qd_link::memory::{LinkReceiver, LinkSender};
 use qd_store::RunnerNote;
@@ -19,7 +20,6 @@ use super::hello::{DELETION_ID, note_runner};
 use super::refused_sessions::RefusedSessions;
 use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
 use crate::faces::RunnerUpdate;
-use crate::hex::hash_from_hex;
 use crate::hub::{COMMIT_UNIT_BYTES, COMMIT_UNITS_MAX, Hub};
 use crate::runners::line_head::{self, LineHead};
 use crate::runners::runner::Runner;

@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{ServiceInput, SessionInput};
-use crate::text::{hex, shorten};
+use crate::text::shorten;
+use qd_core::encoding::hex;
 
 /// Characters of a text in the recorded arguments.
 const TEXT_CHARACTERS_MAX: usize = 2000;

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{CHUNK_BYTES, hash_file, modified_ms, to_base64};
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{RelativePath, Root, failure, file_type};
-use crate::text::hex;
+use qd_core::encoding::hex;
 
 /// Bytes in one answer; a longer file is read in pages.
 const READ_BYTES_MAX: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::services::call::{ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, failure, file_type, stat_in};
-use crate::text::hex;
+use qd_core::encoding::hex;
 
 /// What a new file may be used for, less what the umask takes away.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);

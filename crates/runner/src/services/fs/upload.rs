@@ -19,7 +19,7 @@ use super::{CHUNK_BYTES, from_base64, hash_file};
 use crate::clock::now_ms;
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, RelativePath, Root, failure};
-use crate::text::hex;
+use qd_core::encoding::hex;
 
 /// Uploads at a time; each holds two descriptors and a file on the disk.
 const UPLOADS_MAX: usize = 64;

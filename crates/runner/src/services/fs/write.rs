@@ -14,7 +14,7 @@ use super::temp::{TempFile, replaced, sync_dir};
 use super::{CHUNK_BYTES, from_base64, hash_file};
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, RelativePath, Root, failure};
-use crate::text::hex;
+use qd_core::encoding::hex;
 
 /// Bytes of one write, and of one piece of an upload; a larger file is uploaded in pieces.
 pub(super) const WRITE_BYTES_MAX: usize = 32 << 20;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use crate::text::hex;
+use qd_core::encoding::hex;
 
 /// The block size of SHA-256, which the keyed form is made of.
 const BLOCK_BYTES: usize = 64;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use qd_core::encoding::hex;
 use qd_store::{HistoryQuery, SubmissionRow};
 use qd_wire::pi_server::{CommandHistory, GetCommandHistory, HistoryEntry, StartupRecovery};
 use serde_json::Value;
@@ -10,7 +11,6 @@ use serde_json::Value;
 use crate::faces::pi_server::commands::execute::{failure, finish, success};
 use crate::faces::pi_server::commands::pending_commands::CommandJob;
 use crate::faces::pi_server::commands::{journal, lifecycle};
-use crate::hex::hex;
 use crate::hub::Hub;
 use crate::sessions::reads::unreadable;
 
