@@ -97,6 +97,7 @@ async fn a_command_that_waits_can_be_cancelled_and_replays_as_timed_out() {
     assert!(!runner.lines[from..].iter().any(|line| line["id"] == renamed.as_str()));
     runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k2"})).await;
     let answer = runner.find(from, "the answer", |line| line["id"] == renamed.as_str()).await;
+    assert_eq!(answer["code"], "timed_out", "{answer}");
     assert_eq!(answer["error"], "Command 'set_session_name' timed out");
     assert_eq!((&answer["timed_out"], &answer["success"]), (&json!(true), &json!(false)));
     // The agent has the other one: it is told to stop, and what it says then changes nothing.
@@ -150,6 +151,7 @@ async fn a_provider_that_fails_is_left_alone() {
     }
     for cmd in ["prompt", "steer", "follow_up"] {
         let refused = runner.call(json!({"cmd": cmd, "session_id": "s", "message": "hello"})).await;
+        assert_eq!(refused["code"], "provider_paused", "{cmd}");
         assert_eq!(refused["error"], "Circuit breaker open for acme (recovery in 1s)", "{cmd}");
     }
     let breaker = runner.ok(json!({"cmd": "runner.health"})).await["breakers"][0].clone();
@@ -222,22 +224,24 @@ async fn names_and_directories_are_checked_with_the_words_of_the_document() {
     let long = "x".repeat(257);
     let words = "Session ID must contain only alphanumeric characters, underscores, dashes, and dots";
     for (session_id, error) in [(long.as_str(), "Session ID too long (max 256 characters)"), ("a/b", words)] {
-        assert_eq!(runner.call(create(session_id, Value::Null)).await["error"], error);
+        let refused = runner.call(create(session_id, Value::Null)).await;
+        assert_eq!((&refused["code"], &refused["error"]), (&json!("invalid_request"), &json!(error)));
     }
     let file = runner.database();
     let far = format!("/{}", "x".repeat(4096));
     let below_a_file = format!("{}/x", file.display());
-    for (cwd, error) in [
-        ("", "CWD must be a non-empty string"),
-        (far.as_str(), "CWD too long (max 4096 characters)"),
-        ("~/x", "CWD contains potentially dangerous path components"),
-        ("/a\0b", "CWD contains potentially dangerous path components"),
-        ("a", "CWD must be an absolute path"),
-        ("/no/such/place", "CWD must point to an existing directory"),
-        (file.to_str().unwrap(), "CWD must point to an existing directory"),
-        (below_a_file.as_str(), "CWD could not be resolved"),
+    for (cwd, code, error) in [
+        ("", "invalid_request", "CWD must be a non-empty string"),
+        (far.as_str(), "invalid_request", "CWD too long (max 4096 characters)"),
+        ("~/x", "invalid_request", "CWD contains potentially dangerous path components"),
+        ("/a\0b", "invalid_request", "CWD contains potentially dangerous path components"),
+        ("a", "invalid_request", "CWD must be an absolute path"),
+        ("/no/such/place", "not_found", "CWD must point to an existing directory"),
+        (file.to_str().unwrap(), "invalid_request", "CWD must point to an existing directory"),
+        (below_a_file.as_str(), "not_found", "CWD could not be resolved"),
     ] {
-        assert_eq!(runner.call(create("s", json!(cwd))).await["error"], error, "{cwd}");
+        let refused = runner.call(create("s", json!(cwd))).await;
+        assert_eq!((&refused["code"], &refused["error"]), (&json!(code), &json!(error)), "{cwd}");
     }
     // Names that are no names for files work too, and leave nothing outside their place.
     let names = ["..", ".", "-x", "_y", &"z".repeat(256)];
@@ -290,7 +294,8 @@ async fn a_command_is_found_wherever_it_waits() {
     let parked = runner.send(keyed("steer", "parked", json!({"message": "hello"}))).await;
     runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "parked"})).await;
     let answer = runner.find(from, "the answer", |line| line["id"] == parked.as_str()).await;
-    assert_eq!(answer["error"], "Command 'steer' timed out", "{answer}");
+    assert_eq!(answer["code"], "timed_out", "{answer}");
+    assert_eq!(answer["error"], "Command 'steer' timed out");
     runner.find(from, "the start", |line| line["id"] == restarted.as_str()).await;
     assert_eq!(runner.user_messages(), [""; 0], "nothing of all that was said");
 }
@@ -330,7 +335,8 @@ async fn the_real_pi_is_stopped_when_idle_and_its_shell_commands_can_be_cancelle
     }
     runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k1"})).await;
     let answer = runner.find(from, "the answer", |line| line["id"] == id.as_str()).await;
-    assert_eq!(answer["error"], "Command 'bash' timed out", "{answer}");
+    assert_eq!(answer["code"], "timed_out", "{answer}");
+    assert_eq!(answer["error"], "Command 'bash' timed out");
     // The end of the shell command is heard, and changes nothing but that the agent is idle.
     runner.until_status("dormant").await;
     let state = runner.state().await;

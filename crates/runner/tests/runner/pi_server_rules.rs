@@ -112,7 +112,7 @@ async fn an_abort_that_could_not_be_sent_cancels_no_later_question() {
         runner.send(json!({"cmd": "get_stats", "session_id": "s"})).await;
     }
     let refused = runner.call(json!({"cmd": "abort", "session_id": "s"})).await;
-    assert_eq!(refused["error"], "The agent has 1024 unanswered requests; wait or abort", "{refused}");
+    assert_eq!(refused["code"], "busy", "{refused}");
     let is_second =
         |line: &Value| line["event"] == "agent.input_needed" && line["request"]["request_id"] == "q2";
     runner.find(from, "the next question", is_second).await;
@@ -142,7 +142,7 @@ async fn the_bridges_own_command_is_not_for_clients() {
         let message = r#"/qd-navigate {"id":"n1","targetId":"x"}"#;
         let refused = runner.call(json!({"cmd": cmd, "session_id": "s", "message": message})).await;
         let error = "'/qd-navigate' is Quarterdeck's own; use the command navigate_tree";
-        assert_eq!(refused["error"], error, "{cmd}");
+        assert_eq!((&refused["code"], &refused["error"]), (&json!("unsupported"), &json!(error)), "{cmd}");
     }
     assert_eq!(runner.user_messages(), [""; 0]);
 }

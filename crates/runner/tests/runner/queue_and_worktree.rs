@@ -64,10 +64,10 @@ async fn the_queue_without_an_agent_is_changed_and_odd_ones_are_refused() {
     assert_eq!(runner.state().await["queue"], data, "it is stored");
 
     let refused = runner.call(queue_set(&["  "], &[])).await;
-    assert!(refused["error"].as_str().unwrap().contains("is empty"), "{refused}");
+    assert_eq!(refused["code"], "invalid_request", "{refused}");
     runner.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
     let refused = runner.call(queue_set(&[], &[])).await;
-    assert!(refused["error"].as_str().unwrap().contains("session.restart"), "{refused}");
+    assert_eq!(refused["code"], "session_closed", "{refused}");
 }
 
 /// A repository with one commit on `main`, in a directory of its own.
@@ -137,7 +137,7 @@ async fn a_session_works_in_a_worktree_of_its_own() {
     let mut third = create(&repository.path(), json!({"branch": "fix/hull"}));
     third["session_id"] = json!("third");
     let refused = runner.call(third).await;
-    assert!(refused["error"].as_str().unwrap().contains("is checked out at"), "{refused}");
+    assert_eq!(refused["code"], "conflict", "{refused}");
 }
 
 #[tokio::test]
@@ -158,17 +158,26 @@ async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
     let repository = Repository::new();
     let mut runner = RunnerFixture::start(|config| config.max_sessions = 0).await;
     let before = repository.traces();
-    for (cwd, worktree, error) in [
-        (PathBuf::from("/"), json!({}), "is not in a git repository"),
-        (repository.path(), json!({"branch": "a..b"}), "is not the name of a branch"),
-        (repository.path(), json!({"branch": "-x"}), "is not the name of a commit or branch"),
-        (repository.path(), json!({"base": "nowhere"}), "is not the name of a commit or branch here"),
-        (repository.path(), json!({"branch": "main", "base": "HEAD"}), "is there already"),
+    for (cwd, worktree, code, error) in [
+        (PathBuf::from("/"), json!({}), "invalid_request", "is not in a git repository"),
+        (repository.path(), json!({"branch": "a..b"}), "invalid_request", "is not the name of a branch"),
+        (
+            repository.path(),
+            json!({"branch": "-x"}),
+            "invalid_request",
+            "is not the name of a commit or branch",
+        ),
+        (repository.path(), json!({"base": "nowhere"}), "invalid_request", "a commit or branch here"),
+        (repository.path(), json!({"branch": "main", "base": "HEAD"}), "already_exists", "is there already"),
         // The worktree can be made and the agent cannot be started.
-        (repository.path(), json!({}), "Session limit reached"),
+        (repository.path(), json!({}), "limit_reached", "Session limit reached"),
     ] {
         let refused = runner.call(create(&cwd, worktree)).await;
-        assert_eq!(refused["success"], false, "{refused}");
+        assert_eq!(
+            (&refused["success"], &refused["code"]),
+            (&json!(false), &json!(code)),
+            "{error}: {refused}"
+        );
         assert!(refused["error"].as_str().unwrap().contains(error), "{error}: {refused}");
         assert_eq!(repository.traces(), before, "{error}");
     }

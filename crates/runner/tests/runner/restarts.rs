@@ -134,7 +134,7 @@ async fn a_session_that_cannot_be_deleted_lives_on_without_a_hole() {
     rusqlite::Connection::open(runner.database()).unwrap().execute_batch(delete).unwrap();
     runner.restart(0).await;
     let answer = runner.call(json!({"cmd": "session.delete", "session_id": "s"})).await;
-    assert!(answer["error"].as_str().unwrap().contains("could not be deleted"), "{answer}");
+    assert_eq!(answer["code"], "store_unavailable", "{answer}");
     assert_eq!(runner.state().await["status"], "closed");
     runner.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
     let last = runner.state().await["seq"].as_u64().unwrap();
@@ -270,10 +270,10 @@ async fn a_full_spool_refuses_new_work_and_nothing_else() {
     runner.restart(0).await;
     for cmd in ["prompt", "steer", "follow_up"] {
         let answer = runner.call(json!({"cmd": cmd, "session_id": "s", "message": "/text"})).await;
-        assert!(answer["error"].as_str().unwrap().contains("the hub has not taken"), "{answer}");
+        assert_eq!(answer["code"], "storage_full", "{answer}");
     }
     let create = json!({"cmd": "session.create", "session_id": "t", "config": {"harness": "demo"}});
-    assert!(runner.call(create).await["error"].as_str().unwrap().contains("the hub has not taken"));
+    assert_eq!(runner.call(create).await["code"], "storage_full");
     let again = runner.call(keyed).await;
     assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
     runner.ok(json!({"cmd": "set_session_name", "session_id": "s", "name": "still here"})).await;

@@ -151,7 +151,7 @@ async fn what_cannot_be_started_is_said() {
         assert!(answer["error"].as_str().unwrap().contains(error), "{answer}");
     }
     let answer = runner.call(json!({"cmd": "run.stop", "session_id": "s"})).await;
-    assert!(answer["error"].as_str().unwrap().contains("not found"), "nothing is left of them: {answer}");
+    assert_eq!(answer["code"], "session_not_found", "nothing is left of them: {answer}");
     runner.stop().await;
 }
 
@@ -168,7 +168,7 @@ async fn hole_19_a_program_that_ignores_the_request_to_end_is_killed_with_its_ch
     assert_eq!(end["signal"], 9);
     assert!(!std::path::Path::new(&format!("/proc/{child}")).exists(), "its children died with it");
     let answer = runner.call(json!({"cmd": "run.stop", "session_id": "s"})).await;
-    assert!(answer["error"].as_str().unwrap().contains("has ended"), "{answer}");
+    assert_eq!(answer["code"], "run_ended", "{answer}");
     runner.stop().await;
 }
 
@@ -251,7 +251,7 @@ async fn a_closed_run_ends_and_a_restarted_one_runs_again() {
     assert_eq!(names.iter().filter(|name| *name == "session.created").count(), 1, "{names:?}");
     runner.ok(json!({"cmd": "session.delete", "session_id": "s"})).await;
     let answer = runner.call(json!({"cmd": "get_state", "session_id": "s"})).await;
-    assert!(answer["error"].as_str().unwrap().contains("not found"), "{answer}");
+    assert_eq!(answer["code"], "session_not_found", "{answer}");
     runner.stop().await;
 }
 
@@ -278,7 +278,7 @@ async fn hole_18_a_run_whose_runner_was_killed_is_told_to_have_ended() {
     assert!(end["error"].as_str().unwrap().contains("The runner stopped"), "{end}");
     assert_eq!(runner.state().await["status"], "closed");
     let answer = runner.call(json!({"cmd": "prompt", "session_id": "s", "message": "x"})).await;
-    assert!(answer["error"].as_str().unwrap().contains("has ended"), "a prompt starts nothing: {answer}");
+    assert_eq!(answer["code"], "run_ended", "a prompt starts nothing: {answer}");
     runner.stop().await;
 }
 
@@ -332,7 +332,7 @@ async fn a_terminal_that_nobody_uses_ends_and_leaves_nothing() {
         }
     };
     let answer = tokio::time::timeout(WAIT_MAX, gone).await.expect("it goes");
-    assert!(answer["error"].as_str().unwrap().contains("not found"), "{answer}");
+    assert_eq!(answer["code"], "session_not_found", "{answer}");
     runner.stop().await;
 }
 

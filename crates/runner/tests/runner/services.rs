@@ -65,7 +65,7 @@ async fn a_call_is_recorded_before_and_after() {
     assert_eq!(error, "path contains ..");
     let failed = |line: &Value| line["event"] == "tool.result" && line["ok"] == false;
     let failed = &runner.lines[place(&runner, "a failure", failed)];
-    assert_eq!(failed["error"], "path contains ..");
+    assert_eq!((&failed["code"], &failed["error"]), (&json!("invalid_request"), &json!("path contains ..")));
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_gated_call_asks_and_does_what_was_approved() {
         runner.send(in_session("fs.write", "operator", json!({ "path": "a.txt", "content": "no" }))).await;
     let asked = question(&mut runner, from).await;
     answer(&mut runner, &asked["request_id"], "deny").await;
-    assert_eq!(runner.response(&id).await["error"], "denied");
+    assert_eq!(runner.response(&id).await["code"], "denied");
     assert_eq!(std::fs::read_to_string(runner.folder().join("a.txt")).unwrap(), "hello");
     // An owner is not asked, unless that is wanted.
     runner.ok(in_session("fs.write", "owner", json!({ "path": "a.txt", "content": "mine" }))).await;
@@ -135,10 +135,10 @@ async fn hole_02_nothing_is_allowed_by_a_request_that_was_never_made() {
     let delete = runner.send(in_session("fs.delete", "operator", json!({ "path": "w" }))).await;
     let asked = question(&mut runner, from).await;
     answer(&mut runner, &asked["request_id"], "deny").await;
-    assert_eq!(runner.response(&delete).await["error"], "denied");
+    assert_eq!(runner.response(&delete).await["code"], "denied");
     // A second answer to the first question finds nothing to allow.
     answer(&mut runner, &asked_bash["request_id"], "deny").await;
-    assert_eq!(runner.response(&bash).await["error"], "denied");
+    assert_eq!(runner.response(&bash).await["code"], "denied");
     assert_eq!(answer(&mut runner, &asked_bash["request_id"], "approve_for_session").await["success"], false);
     let from = runner.lines.len();
     runner.send(in_session("host.bash", "operator", json!({ "command": "touch ran" }))).await;
@@ -193,7 +193,7 @@ async fn a_question_runs_out_of_time_and_ends_with_its_session() {
     let mut runner =
         runner_with(|config| config.services.gate_timeout = Some(Duration::from_millis(100))).await;
     let late = runner.call(in_session("fs.delete", "operator", json!({ "path": "x" }))).await;
-    assert_eq!(late["error"], "timeout");
+    assert_eq!((&late["code"], &late["error"]), (&json!("timed_out"), &json!("timeout")));
     runner.stop().await;
     let mut runner = self::runner().await;
     let from = runner.lines.len();
@@ -201,6 +201,7 @@ async fn a_question_runs_out_of_time_and_ends_with_its_session() {
     question(&mut runner, from).await;
     runner.ok(json!({ "cmd": "session.close", "session_id": "s" })).await;
     let refused = runner.response(&id).await;
+    assert_eq!(refused["code"], "denied");
     assert_eq!(refused["error"], "denied: the session was closed before anybody decided");
     let resolved = runner.event(from, "agent.input_resolved").await;
     assert_eq!(resolved["outcome"], "withdrawn");
@@ -235,24 +236,24 @@ async fn roots_are_those_of_the_settings_and_of_sessions() {
     // The directory of a session will do.
     assert_eq!(runner.ok(read(home.to_str().unwrap(), "out.txt")).await["content"], "out");
     for (root, expected) in [
-        ("/etc", "workspace_roots"),
-        (&*format!("{workspace}/etc"), "workspace_roots"),
-        ("relative", "Must be an absolute path"),
-        ("/no/such/directory", "There is no directory"),
-        ("", "Name a session_id"),
+        ("/etc", "permission_denied"),
+        (&*format!("{workspace}/etc"), "permission_denied"),
+        ("relative", "invalid_request"),
+        ("/no/such/directory", "not_found"),
+        ("", "invalid_request"),
     ] {
         let refused = runner.call(read(root, "hosts")).await;
-        assert!(refused["error"].as_str().unwrap().contains(expected), "{root}: {refused}");
+        assert_eq!(refused["code"], expected, "{root}: {refused}");
     }
     let both = json!({ "cmd": "fs.read", "session_id": "s", "root": workspace, "path": "in.txt" });
-    assert!(runner.call(both).await["error"].as_str().unwrap().contains("'root' is for calls without"));
+    assert_eq!(runner.call(both).await["code"], "invalid_request");
     let unknown = json!({ "cmd": "fs.read", "session_id": "nobody", "path": "x" });
     assert_eq!(runner.call(unknown).await["code"], "session_not_found");
     // Without a session nobody can be asked.
     let write = |role: &str, ask: bool| json!({ "cmd": "fs.write", "root": workspace, "path": "w", "content": "1", "user_role": role, "ask": ask });
     for refused in [write("operator", false), write("owner", true)] {
         let refused = runner.call(refused).await;
-        assert!(refused["error"].as_str().unwrap().starts_with("denied: "), "{refused}");
+        assert_eq!(refused["code"], "denied", "{refused}");
     }
     runner.ok(write("owner", false)).await;
     assert!(runner.lines.iter().all(|line| line["event"] != "tool.call"), "no session, no record");
@@ -396,7 +397,7 @@ async fn a_question_is_taken_back_only_by_who_asked() {
     runner.ok(json!({ "cmd": "_cancel", "session_id": "_system", "target": id })).await;
     assert_eq!(runner.state().await["pending_input"].as_array().unwrap().len(), 1);
     runner.ok(json!({ "cmd": "_cancel", "session_id": "_system", "target": id, "withdraw": true })).await;
-    assert_eq!(runner.response(&id).await["error"], "cancelled");
+    assert_eq!(runner.response(&id).await["code"], "cancelled");
     assert_eq!(runner.event(from, "agent.input_resolved").await["outcome"], "withdrawn");
     assert_eq!(runner.state().await["pending_input"], json!([]));
 }
@@ -421,7 +422,7 @@ async fn a_watch_says_what_changes_until_it_is_cancelled() {
     writing.abort();
     runner.ok(json!({ "cmd": "_cancel", "session_id": "_system", "target": id })).await;
     let over = runner.response(&id).await;
-    assert!(over["success"] == true || over["error"] == "cancelled", "{over}");
+    assert!(over["success"] == true || over["code"] == "cancelled", "{over}");
 }
 
 #[tokio::test]
@@ -469,6 +470,7 @@ async fn a_local_client_is_the_owner_and_takes_its_command_with_it() {
         serde_json::from_str::<Value>(&answer).unwrap()
     };
     let answer = say(json!({ "cmd": "host.logs", "id": "2" })).await;
+    assert_eq!(answer["code"], "unsupported", "{answer}");
     assert!(answer["error"].as_str().unwrap().contains("HOSTD_LOG_PATH is not set on this host"), "{answer}");
     // What runs here says how far it is, and can be taken back.
     let bash = json!({ "cmd": "host.bash", "id": "3", "session_id": "s", "command": "echo here; sleep 300" });

@@ -43,10 +43,10 @@ async fn nobody_reads_the_runners_own_data() {
     }
     for (root, path) in [("", "data/owner.token"), ("data", "owner.token")] {
         let refused = runner.call(in_root("fs.read", "owner", &home.join(root), path)).await;
-        assert_eq!(refused["error"], "path is Quarterdeck's own data", "{root} {path}");
+        assert_eq!(refused["code"], "permission_denied", "{root} {path}");
     }
     let refused = runner.call(in_root("git.status", "owner", &home.join("data"), ".")).await;
-    assert_eq!(refused["error"], "path is Quarterdeck's own data");
+    assert_eq!(refused["code"], "permission_denied");
     let search = json!({ "cmd": "fs.search", "root": home, "query": "TOP-SECRET", "user_role": "owner" });
     assert_eq!(runner.ok(search).await["matches"], json!([]));
     assert!(!serde_json::to_string(&runner.lines).unwrap().contains("\"TOP-SECRET\""));
@@ -81,12 +81,12 @@ async fn an_upload_is_shown_whole_and_waits_unchanged() {
         json!({ "upload_id": "u", "path": "f.txt", "bytes": 11, "sha256": sha256, "preview": "hello world" })
     );
     let more = runner.call(in_session("fs.upload", "operator", piece(11, "IQ==", false))).await;
-    assert!(more["error"].as_str().unwrap().contains("a person is asked"), "{more}");
+    assert_eq!(more["code"], "conflict", "{more}");
     let abort = json!({ "upload_id": "u", "path": "f.txt", "offset": 0, "data": "", "abort": true });
     assert_eq!(runner.call(in_session("fs.upload", "operator", abort.clone())).await["success"], false);
     // Who asked does not decide, unless nobody needed to be asked.
     let own = answer(&mut runner, "operator", &asked["request_id"], "approve").await;
-    assert_eq!(own["error"], "you asked for this yourself; somebody else has to approve it");
+    assert_eq!(own["code"], "permission_denied");
     assert_eq!(answer(&mut runner, "owner", &asked["request_id"], "approve").await["success"], true);
     assert_eq!(runner.response(&id).await["data"]["written"]["hash"], sha256);
     assert_eq!(std::fs::read_to_string(runner.folder().join("session/f.txt")).unwrap(), "hello world");
@@ -142,7 +142,10 @@ async fn an_approved_call_for_which_there_is_no_room_is_recorded_as_failed() {
         }
     }
     assert!(asked > 1024);
-    let is_full = |line: &Value| line["error"].as_str().is_some_and(|it| it.contains("1024 service calls"));
+    // A session with too many calls that wait is busy too; the words tell them apart.
+    let is_full = |line: &Value| {
+        line["code"] == "busy" && line["error"].as_str().is_some_and(|it| it.contains("1024 service calls"))
+    };
     runner.find(from, "no more room", is_full).await;
     assert_eq!(answer(&mut runner, "owner", &json!("late"), "approve").await["success"], true);
     let is_result = |line: &Value| line["event"] == "tool.result" && line["request_id"] == "late";

@@ -8,6 +8,7 @@ use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, text_of};
 use qd_testkit::pi::test_extension;
 use qd_testkit::qd::{Qd, Sandbox};
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::{pi, pi_session, pi_with_session};
@@ -245,7 +246,7 @@ async fn a_page_is_exported_into_the_sessions_directory_only() {
         let error = mux.refused(export(path)).await;
         assert!(error.contains("within the session's directory"), "{path}: {error}");
     }
-    assert!(mux.refused(export("none/x.html")).await.contains("does not exist"));
+    mux.refused_as(ErrorCode::NotFound, export("none/x.html")).await;
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "nothing was written outside");
 }
 

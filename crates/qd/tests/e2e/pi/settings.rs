@@ -2,6 +2,7 @@
 
 use qd_testkit::mux::{Mux, of};
 use qd_testkit::qd::files_below;
+use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
 use crate::{pi, pi_session};
@@ -56,7 +57,9 @@ async fn thinking_levels_are_set_cycled_and_wrong_ones_refused() {
     let data = mux.ok(on(&session, "set_thinking_level", json!({"level": "high"}))).await;
     assert_eq!(data["level"], "high");
     assert_eq!(mux.wait_event("config.thinking_level_changed").await["level"], "high");
-    let error = mux.refused(on(&session, "set_thinking_level", json!({"level": "bogus"}))).await;
+    let error = mux
+        .refused_as(ErrorCode::InvalidRequest, on(&session, "set_thinking_level", json!({"level": "bogus"})))
+        .await;
     assert!(error.contains("minimal") && error.contains("high"), "{error}");
     assert_eq!(mux.state(&session).await["thinking_level"], "high");
     let data = mux.ok(on(&session, "cycle_thinking_level", json!({}))).await;

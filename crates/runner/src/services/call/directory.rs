@@ -77,7 +77,9 @@ pub(crate) async fn without_session(
         Ok::<_, std::io::Error>((path, is_allowed))
     })
     .await?
-    .map_err(|error| ErrorCode::NotFound.with(format!("root: There is no directory '{root}': {error}")))?;
+    .map_err(|error| {
+        ErrorCode::of_io(&error).with(format!("root: There is no directory '{root}': {error}"))
+    })?;
     let is_viewer = role == Some(Role::Viewer);
     if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
         return Ok(CallDirectory { path, facts: None });
