@@ -129,23 +129,23 @@ fn explain(address: &str, error: OpenError) -> RestError {
 
 /// A failure before it is known to the caller which server failed.
 #[derive(Debug, PartialEq, Eq)]
-enum Failure {
+enum CallFailure {
     Broken(String),
     Strange(String),
 }
 
-impl Failure {
+impl CallFailure {
     fn at(self, address: &str) -> RestError {
         let address = address.to_owned();
         match self {
-            Failure::Broken(reason) => RestError::Unreachable { address, reason },
-            Failure::Strange(reason) => RestError::BadAnswer { address, reason },
+            CallFailure::Broken(reason) => RestError::Unreachable { address, reason },
+            CallFailure::Strange(reason) => RestError::BadAnswer { address, reason },
         }
     }
 }
 
-async fn exchange(mut stream: BoxedStream, request: &[u8]) -> Result<(u16, Vec<u8>), Failure> {
-    let broken = |error: std::io::Error| Failure::Broken(error.to_string());
+async fn exchange(mut stream: BoxedStream, request: &[u8]) -> Result<(u16, Vec<u8>), CallFailure> {
+    let broken = |error: std::io::Error| CallFailure::Broken(error.to_string());
     stream.write_all(request).await.map_err(broken)?;
     stream.flush().await.map_err(broken)?;
     let mut answer = Vec::new();
@@ -155,10 +155,10 @@ async fn exchange(mut stream: BoxedStream, request: &[u8]) -> Result<(u16, Vec<u
             return Ok(done);
         }
         if is_at_end {
-            return Err(Failure::Broken("the answer broke off".to_owned()));
+            return Err(CallFailure::Broken("the answer broke off".to_owned()));
         }
         if answer.len() > ANSWER_BYTES_MAX {
-            return Err(Failure::Strange(format!("it is longer than {ANSWER_BYTES_MAX} bytes")));
+            return Err(CallFailure::Strange(format!("it is longer than {ANSWER_BYTES_MAX} bytes")));
         }
         answer.reserve(READ_BYTES);
         match stream.read_buf(&mut answer).await {
@@ -172,7 +172,7 @@ async fn exchange(mut stream: BoxedStream, request: &[u8]) -> Result<(u16, Vec<u
 }
 
 /// Status and body once the answer is whole; `None` while something is missing.
-fn read_answer(mut answer: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, Failure> {
+fn read_answer(mut answer: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, CallFailure> {
     for _ in 0..=INTERIM_ANSWERS_MAX {
         let Some((head, body)) = split_head(answer)? else { return Ok(None) };
         if !(100..200).contains(&head.status) {
@@ -181,12 +181,12 @@ fn read_answer(mut answer: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8
         // An interim answer; the real one follows.
         answer = body;
     }
-    Err(Failure::Strange(format!("more than {INTERIM_ANSWERS_MAX} interim answers came before it")))
+    Err(CallFailure::Strange(format!("more than {INTERIM_ANSWERS_MAX} interim answers came before it")))
 }
 
 /// The head of an answer and what follows it; `None` while the head is not whole.
-fn split_head(answer: &[u8]) -> Result<Option<(Head, &[u8])>, Failure> {
-    let strange = |reason: &str| Failure::Strange(reason.to_owned());
+fn split_head(answer: &[u8]) -> Result<Option<(AnswerHead, &[u8])>, CallFailure> {
+    let strange = |reason: &str| CallFailure::Strange(reason.to_owned());
     let Some(head_end) = memchr::memmem::find(answer, b"\r\n\r\n") else {
         if answer.len() > HEAD_BYTES_MAX {
             return Err(strange("its head is too long"));
@@ -198,34 +198,34 @@ fn split_head(answer: &[u8]) -> Result<Option<(Head, &[u8])>, Failure> {
 }
 
 /// Status and body once the body is whole.
-fn read_body(head: &Head, body: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, Failure> {
+fn read_body(head: &AnswerHead, body: &[u8], is_at_end: bool) -> Result<Option<(u16, Vec<u8>)>, CallFailure> {
     if matches!(head.status, 204 | 304) {
         return Ok(Some((head.status, Vec::new())));
     }
     let body = match head.length {
-        Length::Known(length) if length > ANSWER_BYTES_MAX => {
-            return Err(Failure::Strange(format!("it is longer than {ANSWER_BYTES_MAX} bytes")));
+        BodyLength::Known(length) if length > ANSWER_BYTES_MAX => {
+            return Err(CallFailure::Strange(format!("it is longer than {ANSWER_BYTES_MAX} bytes")));
         }
-        Length::Known(length) => body.get(..length).map(<[u8]>::to_vec),
-        Length::Chunked => unchunk(body)?,
-        Length::UntilClosed => is_at_end.then(|| body.to_vec()),
+        BodyLength::Known(length) => body.get(..length).map(<[u8]>::to_vec),
+        BodyLength::Chunked => unchunk(body)?,
+        BodyLength::UntilClosed => is_at_end.then(|| body.to_vec()),
     };
     Ok(body.map(|body| (head.status, body)))
 }
 
-struct Head {
+struct AnswerHead {
     status: u16,
-    length: Length,
+    length: BodyLength,
 }
 
-enum Length {
+enum BodyLength {
     Known(usize),
     Chunked,
     UntilClosed,
 }
 
-fn read_head(head: &str) -> Result<Head, Failure> {
-    let strange = |reason: &str| Failure::Strange(reason.to_owned());
+fn read_head(head: &str) -> Result<AnswerHead, CallFailure> {
+    let strange = |reason: &str| CallFailure::Strange(reason.to_owned());
     let mut lines = head.split("\r\n");
     let status_line = lines.next().unwrap_or_default();
     let status = status_line
@@ -233,7 +233,7 @@ fn read_head(head: &str) -> Result<Head, Failure> {
         .and_then(|rest| rest.split(' ').nth(1))
         .and_then(|status| status.parse().ok())
         .ok_or_else(|| strange("it is not HTTP/1.1"))?;
-    let mut length = Length::UntilClosed;
+    let mut length = BodyLength::UntilClosed;
     for line in lines {
         let (name, value) = line.split_once(':').ok_or_else(|| strange("a header has no colon"))?;
         let value = value.trim();
@@ -241,17 +241,17 @@ fn read_head(head: &str) -> Result<Head, Failure> {
             if !value.eq_ignore_ascii_case("chunked") {
                 return Err(strange("its transfer encoding is unknown"));
             }
-            length = Length::Chunked;
-        } else if name.eq_ignore_ascii_case("content-length") && !matches!(length, Length::Chunked) {
-            length = Length::Known(value.parse().map_err(|_| strange("its length is not a number"))?);
+            length = BodyLength::Chunked;
+        } else if name.eq_ignore_ascii_case("content-length") && !matches!(length, BodyLength::Chunked) {
+            length = BodyLength::Known(value.parse().map_err(|_| strange("its length is not a number"))?);
         }
     }
-    Ok(Head { status, length })
+    Ok(AnswerHead { status, length })
 }
 
 /// The body without the marks of its chunks; `None` while the last chunk is missing.
-fn unchunk(mut rest: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-    let strange = |reason: &str| Failure::Strange(reason.to_owned());
+fn unchunk(mut rest: &[u8]) -> Result<Option<Vec<u8>>, CallFailure> {
+    let strange = |reason: &str| CallFailure::Strange(reason.to_owned());
     let mut body = Vec::new();
     loop {
         let Some(line_end) = memchr::memmem::find(rest, b"\r\n") else { return Ok(None) };

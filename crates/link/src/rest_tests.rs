@@ -121,7 +121,7 @@ fn as_many_interim_answers_as_are_allowed_come_before_the_real_one() {
         read_answer(&[interim, b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()].concat(), false)
     };
     assert_eq!(answer(INTERIM_ANSWERS_MAX), Ok(Some((204, Vec::new()))));
-    assert!(matches!(answer(INTERIM_ANSWERS_MAX + 1), Err(Failure::Strange(_))));
+    assert!(matches!(answer(INTERIM_ANSWERS_MAX + 1), Err(CallFailure::Strange(_))));
 }
 
 #[tokio::test]
