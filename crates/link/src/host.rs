@@ -88,7 +88,7 @@ fn encoded(text: &str) -> String {
 /// Why there is no link; the address with the token in it is never part of it.
 fn explain(url: &ServerUrl, error: OpenError) -> ConnectFailure {
     let (reason, is_refusal) = match error {
-        OpenError::Status { status: status @ (400 | 401 | 403 | 404 | 409), body } => {
+        OpenError::Status { status: status @ (400 | 401 | 403 | 404 | 409), body, .. } => {
             (format!("the server at {url} refused this host (HTTP {status}): {body}"), true)
         }
         OpenError::BadUrl(reason) => (format!("{url}: {reason}"), true),
@@ -97,7 +97,7 @@ fn explain(url: &ServerUrl, error: OpenError) -> ConnectFailure {
         }
         OpenError::Untrusted(reason) => (format!("the server at {url} cannot be trusted: {reason}"), true),
         OpenError::Unreachable(source) => (format!("nothing answers at {url}: {source}"), false),
-        OpenError::Status { status, body } => {
+        OpenError::Status { status, body, .. } => {
             (format!("{url} does not take hosts, or is not ready (HTTP {status}): {body}"), false)
         }
         OpenError::Strange(reason) => (format!("{url} does not take hosts: {reason}"), false),

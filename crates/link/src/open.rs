@@ -3,6 +3,8 @@
 use std::io;
 use std::time::Duration;
 
+use qd_wire::ErrorCode;
+use qd_wire::rest::ErrorBody;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Error as WebSocketError;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -41,6 +43,8 @@ pub(crate) enum OpenError {
     /// The server answered something else than a WebSocket.
     Status {
         status: u16,
+        /// What a hub of ours says beside its sentence.
+        code: Option<ErrorCode>,
         body: String,
     },
     Strange(String),
@@ -88,10 +92,11 @@ impl ServerRoute<'_> {
         let stream = self.stream().await?;
         match tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await {
             Ok((socket, _)) => Ok(socket),
-            Err(WebSocketError::Http(response)) => Err(OpenError::Status {
-                status: response.status().as_u16(),
-                body: readable(response.body().as_deref().unwrap_or_default()),
-            }),
+            Err(WebSocketError::Http(response)) => {
+                let body = response.body().as_deref().unwrap_or_default();
+                let code = serde_json::from_slice::<ErrorBody>(body).ok().and_then(|body| body.code);
+                Err(OpenError::Status { status: response.status().as_u16(), code, body: readable(body) })
+            }
             Err(error) => Err(match end_of_connection(error) {
                 Ok(end) => OpenError::Unreachable(end),
                 Err(other) => OpenError::Strange(other.to_string()),

@@ -120,7 +120,7 @@ fn explain(address: &str, error: OpenError) -> RestError {
         OpenError::Unreachable(source) => RestError::Unreachable { address, reason: source.to_string() },
         OpenError::Untrusted(reason) => RestError::Untrusted { address, reason },
         OpenError::BadHeader => RestError::BadCall("a header cannot be sent".to_owned()),
-        OpenError::Status { status, body } => {
+        OpenError::Status { status, body, .. } => {
             RestError::BadAnswer { address, reason: format!("HTTP {status} {body}") }
         }
         OpenError::Strange(reason) => RestError::BadAnswer { address, reason },

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use qd_wire::ErrorCode;
-use qd_wire::rest::ErrorBody;
 
 use crate::memory::LinkEnd;
 use crate::net::{Dial, TcpDial};
@@ -127,9 +126,8 @@ fn refusal(reason: String) -> ConnectFailure {
 
 fn explain(url: &ServerUrl, error: OpenError) -> OpenFailure {
     let (reason, is_refusal) = match error {
-        OpenError::Status { status: status @ (401 | 403), body } => {
+        OpenError::Status { status: status @ (401 | 403), code, body } => {
             let reason = format!("the hub at {url} refused this runner (HTTP {status}): {body}");
-            let code = serde_json::from_str::<ErrorBody>(&body).ok().and_then(|body| body.code);
             return OpenFailure::KeyRefused(ConnectFailure { code, ..refusal(reason) });
         }
         OpenError::BadUrl(reason) => (format!("{url}: {reason}"), true),
@@ -139,7 +137,7 @@ fn explain(url: &ServerUrl, error: OpenError) -> OpenFailure {
         OpenError::Untrusted(reason) => (format!("the hub at {url} cannot be trusted: {reason}"), true),
         OpenError::Unreachable(source) => (format!("nothing answers at {url}: {source}"), false),
         // A proxy in front of a hub that restarts says things like this; the hub itself never does.
-        OpenError::Status { status, body } => {
+        OpenError::Status { status, body, .. } => {
             (format!("{url} is not a hub, or not ready (HTTP {status}): {body}"), false)
         }
         OpenError::Strange(reason) => (format!("{url} is not a hub: {reason}"), false),

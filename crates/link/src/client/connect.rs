@@ -161,12 +161,12 @@ fn explain(url: &str, address: &str, error: OpenError) -> ConnectError {
         OpenError::BadHeader => ConnectError::BadToken,
         OpenError::Unreachable(source) => ConnectError::Unreachable { address, source },
         OpenError::Untrusted(reason) => ConnectError::Untrusted { address, reason },
-        OpenError::Status { status: status @ (401 | 403), body } => ConnectError::Denied { status, body },
-        OpenError::Status { status: status @ 502..=504, body } => ConnectError::Unreachable {
+        OpenError::Status { status: status @ (401 | 403), body, .. } => ConnectError::Denied { status, body },
+        OpenError::Status { status: status @ 502..=504, body, .. } => ConnectError::Unreachable {
             address,
             source: std::io::Error::other(format!("HTTP {status} {body}")),
         },
-        OpenError::Status { status, body } => {
+        OpenError::Status { status, body, .. } => {
             ConnectError::NotQuarterdeck { address, reason: format!("HTTP {status} {body}") }
         }
         OpenError::Strange(reason) => ConnectError::NotQuarterdeck { address, reason },

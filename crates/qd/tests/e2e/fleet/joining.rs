@@ -177,7 +177,7 @@ async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
     assert_eq!((&between["url"], &between["key"]), (&before["url"], &before["key"]));
     assert_eq!(between["attempt"]["url"], url.as_str());
     let doctor = out(&machine.run(&["doctor"]).await);
-    assert!(doctor.contains(&format!("joining {url} was begun")), "{doctor}");
+    assert!(doctor.contains(&format!("joining {url} was started")), "{doctor}");
     let desk = machine.runner().await;
     assert_eq!(desk.ready()["url"], first.url(), "it works for the hub that knows it");
     until_said(|| desk.stderr(), "never confirmed").await;

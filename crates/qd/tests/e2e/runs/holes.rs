@@ -28,7 +28,7 @@ async fn hole_01_a_rogue_host_is_not_let_in_and_reaches_nobodys_run() {
     let token = added["host_token"].as_str().unwrap();
     let address = format!("{}/ws/host?host_id=host-known&host_token={token}", qd.url());
     let mut rogue = qd_testkit::json_socket::JsonSocket::open(&address, &[]).await.unwrap();
-    let spoofed = json!({
+    let mut spoofed = json!({
         "type": "run.output", "ts": "2026-01-01T00:00:00Z", "host_id": host, "run_id": run, "seq": 50,
         "data": {"stream": "stdout", "text": "spoofed"}
     });
@@ -38,7 +38,9 @@ async fn hole_01_a_rogue_host_is_not_let_in_and_reaches_nobodys_run() {
         .await;
     app.wait_output(&run, "my-sudo-password").await;
     assert!(!app.output(&run).contains("spoofed"));
-    // The answer to one more attempt comes after whatever it was sent before.
+    // The answer to an attempt at another run comes after whatever it was sent before.
+    let other = start(&qd, &mut app, &host, "cat").await;
+    spoofed["run_id"] = other.into();
     rogue.send_text(&spoofed.to_string()).await;
     rogue.wait_for("an error", |frame| frame["type"] == "error").await;
     assert!(!rogue.frames().iter().any(|frame| frame.to_string().contains("my-sudo-password")));
