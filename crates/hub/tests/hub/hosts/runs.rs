@@ -272,11 +272,15 @@ async fn hole_17_open_approvals_survive_every_restart() {
         .await;
     let told = host.next("run.permission.approve").await;
     assert_eq!((&told["data"]["request_id"], &told["data"]["actor"]), (&json!("q1"), &json!("cli")));
-    assert_eq!(response(&mut client, "c").await["success"], true);
+    // Either may come first.
+    let is_one = |frame: &Value| frame["event"] == "agent.input_resolved" || frame["id"] == "c";
+    let first = frame(&mut client, "event or response", is_one).await;
+    let second = frame(&mut client, "response or event", is_one).await;
+    let (resolved, answer) = if first["id"] == "c" { (second, first) } else { (first, second) };
+    assert_eq!((&resolved["request_id"], &resolved["decision"]), (&json!("q1"), &json!("approve")));
+    assert_eq!(answer["success"], true, "{answer}");
     let (_, audit) = world.api("GET", "/api/audit?session=run-1&kind=permission").await;
     assert_eq!(audit["entries"][0]["request_id"], "q1", "it is stored before it is answered");
-    let resolved = event(&mut client, "agent.input_resolved").await;
-    assert_eq!((&resolved["request_id"], &resolved["decision"]), (&json!("q1"), &json!("approve")));
     // No record tells of it: apps get it without a number, and the audit has it.
     let decided = app.heard_of("run.permission_decided").await;
     assert_eq!((&decided["run_id"], decided.get("seq")), (&json!("run-1"), None));
