@@ -51,11 +51,13 @@ pub struct RunnerConfig {
     /// Whether agents that an earlier runner left behind are looked for and ended at start.
     pub sweep_abandoned: bool,
     /// Breaks a promise on purpose, so that a test which must see that can be seen to.
+    #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
     pub planted_bug: Option<PlantedBug>,
 }
 
 /// A promise that is broken on purpose.
+#[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
@@ -108,6 +110,7 @@ impl RunnerConfig {
             services: ServiceConfig::default(),
             runs: RunsConfig::default(),
             sweep_abandoned: false,
+            #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
     }

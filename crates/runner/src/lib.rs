@@ -24,6 +24,7 @@ mod text;
 mod uplink;
 
 #[doc(hidden)]
+#[cfg(feature = "planted-bugs")]
 pub use config::PlantedBug;
 pub use config::{RunnerConfig, RunsConfig, SPOOL_BYTES_MAX_DEFAULT};
 pub use local_socket::LocalError;

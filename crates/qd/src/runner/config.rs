@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use qd_core::health::HealthConfig;
-use qd_runner::process::{GuardCommand, ProcessConfig};
+use qd_runner::process::GuardCommand;
 use qd_runner::{KeyKeeper, RunnerConfig, ServiceConfig};
 
 use super::hostname;
@@ -38,16 +38,13 @@ pub(crate) fn runner_config(
         server_base_url: settings.url.clone(),
         ..settings.services.clone()
     };
+    let guard = GuardCommand { program: std::env::current_exe()?, args: vec!["guard".into()] };
     Ok(RunnerConfig {
-        runner_id: role.runner_id,
         hostname: hostname(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        data_dir: settings.data_dir.clone(),
         harnesses: settings.harnesses.clone(),
         default_cwd: Some(role.default_cwd.unwrap_or(home)),
         max_sessions: usize::try_from(settings.max_sessions).unwrap_or(usize::MAX),
-        guard: GuardCommand { program: std::env::current_exe()?, args: vec!["guard".into()] },
-        process: ProcessConfig::default(),
         supervision,
         breakers: settings.breakers,
         question_timeout: settings.question_timeout,
@@ -56,9 +53,9 @@ pub(crate) fn runner_config(
         local_socket: role.local_socket,
         spool_bytes_max: settings.spool_bytes_max,
         sweep_abandoned: true,
-        planted_bug: None,
         keys: role.keys,
         services,
         runs: settings.runs.clone(),
+        ..RunnerConfig::new(&role.runner_id, settings.data_dir.clone(), guard)
     })
 }

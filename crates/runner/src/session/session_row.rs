@@ -13,7 +13,7 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 use super::actor::SessionActor;
-use crate::config::{PlantedBug, RunnerConfig};
+use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
 
 /// A session read back from the store.
@@ -88,10 +88,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         waiting: actor.session.waiting_inputs(),
         waits_for_prompt: memory.waits_for_prompt,
         delivering: memory.delivering.clone(),
-        accepted: match actor.shared.config.planted_bug {
-            Some(PlantedBug::AcceptedNotStored) => Vec::new(),
-            None => memory.accepted.clone(),
-        },
+        accepted: stored_prompts(actor),
         allowed_tools: memory.allowed_tools.clone(),
         run: memory.run.clone(),
         branch: memory.branch.clone(),
@@ -113,6 +110,15 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
 }
 
 /// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
+/// The prompts whose acceptance was told and that the conversation does not show yet.
+fn stored_prompts(actor: &SessionActor) -> Vec<AcceptedPrompt> {
+    #[cfg(feature = "planted-bugs")]
+    if actor.shared.config.planted_bug == Some(crate::PlantedBug::AcceptedNotStored) {
+        return Vec::new();
+    }
+    actor.session.memory().accepted.clone()
+}
+
 pub(super) fn stored_status(actor: &SessionActor) -> &'static str {
     let status = if actor.agent.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
     status.as_str()

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use qd_core::health::HealthConfig;
 use qd_hub::{HubConfig, LoginCodes, OwnerToken, serve};
 use qd_link::memory::LinkEnd;
 use qd_link::runner::{HubConnector, RunnerDialer};
 use qd_link::socket::SocketOptions;
 use qd_link::url::ServerUrl;
-use qd_runner::driver::Harnesses;
-use qd_runner::process::{GuardCommand, ProcessConfig};
+use qd_runner::process::GuardCommand;
 use qd_runner::{Runner, RunnerConfig, Uplink};
 use qd_store::{HubStore, RunnerRow, RunnerStore, StoreExecution, StoreOptions};
 use qd_wire::link::{HelloSession, LinkLine, RunnerHello};
@@ -167,27 +165,13 @@ fn dialer(world: &World, name: &'static str) -> turmoil::Result<RunnerDialer> {
 }
 
 fn runner_config(world: &World, name: &str) -> RunnerConfig {
+    let guard = GuardCommand { program: "/bin/false".into(), args: Vec::new() };
     RunnerConfig {
-        runner_id: name.to_owned(),
         hostname: name.to_owned(),
         version: "world".to_owned(),
-        data_dir: world.dir.join(name),
-        harnesses: Harnesses::default(),
-        default_cwd: None,
         max_sessions: 64,
-        guard: GuardCommand { program: "/bin/false".into(), args: Vec::new() },
-        process: ProcessConfig::default(),
-        supervision: HealthConfig::default(),
-        breakers: qd_core::breaker::BreakerConfig::default(),
-        question_timeout: None,
-        agent_idle_stop: None,
-        resume_at_start: false,
         spool_bytes_max: world.plan.spool_bytes,
-        local_socket: None,
-        keys: None,
-        services: qd_runner::ServiceConfig::default(),
-        runs: qd_runner::RunsConfig::default(),
-        sweep_abandoned: false,
         planted_bug: world.plan.bug.and_then(Bug::of_runner),
+        ..RunnerConfig::new(name, world.dir.join(name), guard)
     }
 }
