@@ -136,7 +136,7 @@ test("runners: a second machine joins with the code shown, changes its key, and 
     await expect(row).toContainText("online");
     await app.getByRole("button", { name: "Rotate the key of second" }).click();
     await app.getByRole("dialog").getByRole("button", { name: "Rotate the key" }).click();
-    await expect(app.getByText("second makes a new key")).toBeVisible();
+    await expect(app.getByText("second is making a new key")).toBeVisible();
     await app.getByRole("button", { name: "Revoke second" }).click();
     await app.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await expect(row).toContainText("revoked");
