@@ -112,7 +112,7 @@ test("what is sent while offline waits in sight and goes once, in order @both", 
   await say(page, "second of the dark");
   await expect(page.getByTestId("pending")).toHaveCount(2);
   await expect(page.getByTestId("pending").first()).toContainText("Waiting for the connection");
-  await expect(page.getByTestId("connection")).toContainText("2 sends wait");
+  await expect(page.getByTestId("connection")).toContainText("2 commands are queued");
   network.restore();
   await endsEqual(page, hub, session);
   await expect.poll(async () => saidByPeople(hub, session)).toEqual(["first of the dark", "second of the dark"]);
