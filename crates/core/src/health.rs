@@ -15,11 +15,11 @@ pub use config::HealthConfig;
 /// What to do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthAction {
-    /// Read the figures of the process and tell them by [`Health::sampled`].
+    /// Read the figures of the process and tell them by [`AgentHealth::sampled`].
     Sample,
     /// Tell clients the latest figures.
     Heartbeat,
-    /// Ask the agent how it is; tell [`Health::answered`] or [`Health::probe_refused`].
+    /// Ask the agent how it is; tell [`AgentHealth::answered`] or [`AgentHealth::probe_refused`].
     Probe,
     /// Tell a person.
     Warn(String),

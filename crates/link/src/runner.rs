@@ -21,7 +21,7 @@ pub const RUNNER_PATH: &str = "/ws/runner";
 /// How long an attempt may take, TLS and handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What [`Connect::connect`] returns.
+/// What [`HubConnector::connect`] returns.
 pub type ConnectFuture = Pin<Box<dyn Future<Output = Result<LinkEnd, ConnectFailure>> + Send>>;
 
 /// Opens a link to the hub; asked again whenever the link is lost.

@@ -147,9 +147,9 @@ pub struct Submission {
 pub enum LedgerVerdict {
     /// Run it now.
     Run,
-    /// It waits for others; [`Ledger::finish`] will name it.
+    /// It waits for others; [`Ledger::finish`](super::Ledger::finish) will name it.
     Wait,
-    /// The same command is running; [`Ledger::finish`] will name it among the joined.
+    /// The same command is running; [`Ledger::finish`](super::Ledger::finish) will name it among the joined.
     Join,
     /// It ran before.
     Replay(CommandOutcome),

@@ -256,7 +256,7 @@ pub fn is_telling(event: &str) -> bool {
 }
 
 /// Reads what an event says of its session. `text` is the event as a JSON object, whatever stands before its own
-/// fields; `seq` is its number if it is a record. Messages are left to who stores them ([`Change::Said`]).
+/// fields; `seq` is its number if it is a record. Messages are left to who stores them ([`ProjectionChange::Said`]).
 pub fn read(event: &str, seq: Option<u64>, text: &str) -> Vec<ProjectionChange> {
     let mut changes = Vec::new();
     let is_first = seq == Some(1);

@@ -138,7 +138,7 @@ impl Harnesses {
     }
 }
 
-/// Starts an agent. It is not ready yet: [`super::DriverHandle::prepare`] waits for that.
+/// Starts an agent. It is not ready yet: [`AgentHandle::prepare`](super::AgentHandle::prepare) waits for that.
 pub async fn start(runner: &RunnerConfig, request: StartRequest) -> Result<Driver, CodedError> {
     let name = request.config.harness.clone();
     match runner.harnesses.find(&name) {

@@ -41,7 +41,7 @@ impl AgentProcess {
         self.stdout.take()
     }
 
-    /// The last lines of stderr; complete when [`exited`](Self::exited) has resolved.
+    /// The last lines of stderr; complete when `exited` has resolved.
     pub fn stderr(&self) -> &StderrTail {
         &self.stderr
     }

@@ -41,7 +41,7 @@ hub_interface! {
     async fn enqueue_append(&self, batch: Vec<NewRecord>) -> Result<StoreFuture<AppendSummary>>;
 
     /// Replaces the body of a record by what `with` makes of it, where there is such a record. For what no later record
-    /// tells; otherwise see [`Effect::Rewrite`](crate::Effect::Rewrite).
+    /// tells; otherwise see [`RecordEffect::Rewrite`](crate::RecordEffect::Rewrite).
     async fn rewrite_record(&self, session_id: &str, seq: u64, with: RecordRewrite) -> Result<()>;
 
     /// Removes a session with its records and messages; false if there was none.

@@ -37,7 +37,7 @@ pub enum BridgeMessage {
     Navigated { id: String, result: Result<PiNavigated, AgentRefusal> },
     /// pi is at another entry of its session tree, whoever moved it.
     Moved,
-    /// The bridge waits for the answer to this dialog and understands [`Answer::TimedOut`](crate::agent::Answer).
+    /// The bridge waits for the answer to this dialog and understands [`QuestionAnswer::TimedOut`](crate::agent::QuestionAnswer).
     Asks { request_id: String },
     /// A form that nobody can read, and so nobody can answer.
     UnreadableInterview { request_id: String },
@@ -64,7 +64,7 @@ pub struct PiNavigated {
     pub editor_text: Option<String>,
 }
 
-/// The prompt that makes the bridge move in the session tree. Its result comes as a [`BridgeWord`] before pi's reply.
+/// The prompt that makes the bridge move in the session tree. Its result comes as a [`BridgeMessage`] before pi's reply.
 pub fn navigate_prompt(id: &str, params: &NavigateTreeParams) -> String {
     let order = json!({
         "id": id,

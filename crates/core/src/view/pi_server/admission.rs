@@ -260,7 +260,7 @@ impl Admission {
         self.run(now, effects);
     }
 
-    /// The row asked for by [`Effect::Journal`] is stored.
+    /// The row asked for by [`AdmissionEffect::Journal`] is stored.
     pub fn journaled(&mut self, now: i64, token: SubmissionToken, effects: &mut Vec<AdmissionEffect>) {
         self.begin_execution(token, effects);
         self.run(now, effects);
@@ -278,7 +278,7 @@ impl Admission {
         self.run(now, effects);
     }
 
-    /// The row asked for by [`Effect::Journal`] cannot be stored: the command fails without being done, and its names
+    /// The row asked for by [`AdmissionEffect::Journal`] cannot be stored: the command fails without being done, and its names
     /// are free again. Ignored if it is being done or has an outcome already.
     pub fn refuse(
         &mut self,
@@ -299,7 +299,7 @@ impl Admission {
         self.run(now, effects);
     }
 
-    /// The outcome of a [`Effect::Store`] with `wait` is stored.
+    /// The outcome of a [`AdmissionEffect::Store`] with `wait` is stored.
     pub fn stored(&mut self, now: i64, token: SubmissionToken, effects: &mut Vec<AdmissionEffect>) {
         self.announce(now, token, command::CommandFate::Kept, effects);
         self.run(now, effects);

@@ -1,9 +1,9 @@
 //! Hosts that others wrote for the run document, and the document's server seen from our own runner.
 //!
-//! Towards a foreign host the hub plays the document's server: [`arrivals`] brings a run's events in order and fills
-//! holes, [`acks`] says what is committed, [`event`] turns events into canonical records, [`book`] keeps what is known
+//! Towards a foreign host the hub plays the document's server: [`reorder_buffer`] brings a run's events in order and fills
+//! holes, [`acks`] says what is committed, [`event`] turns events into canonical records, [`foreign_run`] keeps what is known
 //! of a run, [`request`] turns canonical commands into messages for the host, and [`answer`] its answers into
-//! canonical ones. [`outgoing`] is the other way round: our runner plays the host.
+//! canonical ones. [`server_connection`] is the other way round: our runner plays the host.
 
 pub mod acks;
 pub mod answer;
