@@ -18,7 +18,7 @@ up: build ## build and run hub and runner in one process; options in ARGS="…"
 build: web ## build the release binary, target/release/qd, with the browser app in it
 	$(CARGO) build --release -p qd
 
-dist: web ## build the binary for packages, target/dist/qd: smaller, and slow to build
+dist: web ## build the binary for packages, target/dist/qd: faster and smaller, and slow to build
 	$(CARGO) build --profile dist -p qd
 
 web: web/dist/index.html ## build the browser app, web/dist, which the binary carries
@@ -43,7 +43,7 @@ agents: ## install the programs, the real agents and the browser the tests drive
 check: ## every check and test, without installing anything
 	$(CARGO) xtask ci
 
-bench: ## measure; prints a table and writes a JSON file
+bench: web ## measure the binary for packages; prints a table and writes a JSON file
 	$(CARGO) run --release -p qd-bench
 
 bench-web: build ## measure the browser app: sizes, opening, streaming; prints a table

@@ -78,14 +78,22 @@ fn plan(arguments: &[String]) -> Outcome<Plan> {
     Ok(plan)
 }
 
-/// Builds the program that is measured.
+/// Builds the program that is measured: the one that packages carry.
 fn build(directory: &std::path::Path) -> Outcome<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status =
-        Command::new(cargo).current_dir(directory).args(["build", "--release", "-p", "qd"]).status()?;
+    let status = Command::new(cargo)
+        .current_dir(directory)
+        .args(["build", "--profile", "dist", "-p", "qd"])
+        .status()?;
     if !status.success() {
         return failed("qd could not be built");
     }
-    // Cargo put this program there too, wherever the target directory is.
-    Ok(std::env::current_exe()?.with_file_name("qd"))
+    // Beside the directory that Cargo put this program in, wherever the target directory is.
+    let own_program = std::env::current_exe()?;
+    match own_program.ancestors().nth(2) {
+        Some(target) => Ok(target.join("dist/qd")),
+        None => {
+            failed(format!("{} is in no target directory; name a build with --qd", own_program.display()))
+        }
+    }
 }

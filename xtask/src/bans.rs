@@ -9,15 +9,21 @@ use crate::tree::root;
 /// More packages than this in the lock file is a decision to be made aloud.
 const LOCK_PACKAGES_MAX: usize = 350;
 
+const WIRE: &[&str] = &["qd-wire-derive", "qd-wire"];
+
 /// The crates of the workspace that each crate may use, directly or not.
 const INTERNAL: &[(&str, &[&str])] = &[
-    ("qd-wire", &[]),
-    ("qd-core", &["qd-wire"]),
-    ("qd-store", &["qd-wire"]),
-    ("qd-link", &["qd-wire"]),
-    ("qd-runner", &["qd-wire", "qd-core", "qd-seal", "qd-store", "qd-link"]),
-    ("qd-hub", &["qd-wire", "qd-core", "qd-store", "qd-link"]),
-    ("qd", &["qd-wire", "qd-core", "qd-seal", "qd-store", "qd-link", "qd-runner", "qd-hub"]),
+    ("qd-wire-derive", &[]),
+    ("qd-wire", &["qd-wire-derive"]),
+    ("qd-core", WIRE),
+    ("qd-store", WIRE),
+    ("qd-link", WIRE),
+    ("qd-runner", &["qd-wire-derive", "qd-wire", "qd-core", "qd-seal", "qd-store", "qd-link"]),
+    ("qd-hub", &["qd-wire-derive", "qd-wire", "qd-core", "qd-store", "qd-link"]),
+    (
+        "qd",
+        &["qd-wire-derive", "qd-wire", "qd-core", "qd-seal", "qd-store", "qd-link", "qd-runner", "qd-hub"],
+    ),
 ];
 
 /// Packages that must be nowhere in the tree of a crate, and why.
@@ -56,7 +62,7 @@ const ONLY_BY: &[(&str, &str, &str)] = &[("rusqlite", "qd-store", "only the stor
 /// The only direct dependencies of a crate.
 const DIRECT_ONLY: &[(&str, &[&str], &str)] = &[(
     "qd-wire",
-    &["serde", "serde_json", "serde_path_to_error", "serde_with", "schemars", "ts-rs"],
+    &["serde", "serde_json", "serde_path_to_error", "serde_with", "schemars", "ts-rs", "qd-wire-derive"],
     "types depend on what describes them only",
 )];
 

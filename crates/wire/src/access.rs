@@ -1,8 +1,7 @@
 //! Bodies of the REST calls about access tokens: add, list, revoke.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 use crate::command_table::Permission;
 

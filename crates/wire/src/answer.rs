@@ -1,7 +1,7 @@
 //! Answers that an agent's own words are made into, where nothing else names their shape. For the documents and the
 //! clients: the runner writes them field by field.
 
-use ts_rs::TS;
+use crate::derive::TS;
 
 /// `prompt`, `steer`, `follow_up`: what became of it.
 #[derive(Debug, Clone, TS)]

@@ -1,9 +1,8 @@
 //! The `files` and `terminal` channels of `/ws/mux`. Field names are those their clients know; the work is done by
 //! the canonical commands.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 use crate::error::ErrorCode;
 use crate::service::FsTreeNode;

@@ -1,9 +1,8 @@
 //! Part 3: parameters of commands, and their answers.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 pub use crate::command_table::{Command, CommandError, CommandHead};
 pub use crate::delegation::DelegateRequest;

@@ -3,10 +3,9 @@
 //! Code that depends on the kind of a command reads this table. Other lists of commands only add to it: the types of
 //! answers (`codegen/answers.rs`), and the tables of the faces, whose rows name a canonical command.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use ts_rs::TS;
 
 use crate::command::*;
 use crate::error::{CodedError, ErrorCode};

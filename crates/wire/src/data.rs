@@ -5,10 +5,9 @@ mod health;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 pub use attach::*;
 pub use health::*;

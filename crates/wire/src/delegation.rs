@@ -1,9 +1,8 @@
 //! Part 8: delegation between agents.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 /// What one session asks of another.
 #[serde_with::skip_serializing_none]

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Deserializer, Serialize};
-use ts_rs::TS;
 
 /// What is known of a code beside its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,9 +1,8 @@
 //! Part 2: events, what clients see as it happens.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 /// A live event for the pi-server face alone: `native` holds an event in pi's own form, with its `type`. It is
 /// written last in the line, so that the hub can cut it out without reading it.

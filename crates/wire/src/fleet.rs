@@ -1,8 +1,7 @@
 //! Bodies of the REST calls about runners: invite, join, list, rotate, revoke.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 /// Answer of `POST /api/runners/invites`: good for one runner, for a few minutes.
 #[serde_with::skip_serializing_none]

@@ -1,9 +1,8 @@
 //! Questions an agent or a gate asks a person, and the answers.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 /// One open question. `timeout` is in milliseconds from the moment it was asked.
 #[serde_with::skip_serializing_none]

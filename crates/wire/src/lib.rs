@@ -2,17 +2,19 @@
 //! delegation) with the one table that declares every command, and those of the faces (`pi_server`).
 //!
 //! Nothing here does anything: no I/O, no clock, no state. TypeScript and JSON Schema are generated from
-//! these types by `cargo xtask codegen`. Compatibility is for ever: fields are added, never renamed.
+//! these types by `cargo xtask codegen` (feature `codegen`). Compatibility is for ever: fields are added, never renamed.
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod answer;
 pub mod channel;
+#[cfg(feature = "codegen")]
 pub mod codegen;
 pub mod command;
 pub mod command_table;
 pub mod data;
 pub mod delegation;
+mod derive;
 pub mod error;
 pub mod event;
 pub mod fleet;

@@ -1,8 +1,7 @@
 //! Part 5: the lines between runner and hub.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Deserializer, Serialize};
-use ts_rs::TS;
 
 use crate::data::{ProcessStats, SessionState};
 use crate::delegation::DelegateRequest;

@@ -1,9 +1,8 @@
 //! Part 1: messages, the persistent units of a conversation.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 use crate::JsonObject;
 

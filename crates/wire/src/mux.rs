@@ -1,9 +1,8 @@
 //! Part 4: frames of `/ws/mux`.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 use crate::channel::{ChannelScope, FilesCommand, FilesEvent, TerminalCommand, TerminalEvent};
 use crate::data::{RunnerInfo, RunnerStatus, SessionSummary};

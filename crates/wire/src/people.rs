@@ -1,8 +1,7 @@
 //! People: roles, permissions, accounts, logins, and hosts that others run. Bodies of the REST calls about them.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 use crate::command_table::Permission;
 

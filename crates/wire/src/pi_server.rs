@@ -9,8 +9,11 @@ mod table;
 pub use command::*;
 pub use data::*;
 pub use event::*;
+#[cfg(feature = "codegen")]
 pub(crate) use table::visit_data;
-pub use table::{Bucket, COMMANDS, Command, CommandSpec, Target, TypeRow, spec, type_rows};
+pub use table::{Bucket, COMMANDS, Command, CommandSpec, Target, spec};
+#[cfg(feature = "codegen")]
+pub use table::{TypeRow, type_rows};
 
 /// The version announced in `server_ready`.
 pub const PROTOCOL_VERSION: &str = "1.0.0";

@@ -1,14 +1,13 @@
 //! Pushes to browsers: bodies of the REST calls about them, what a push says, and how a client tells what its person
 //! looks at.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 use crate::ErrorCode;
-use crate::mux::SystemClientFrame;
 
 /// What TypeScript has of these.
+#[cfg(feature = "codegen")]
 pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
     visitor.visit::<PushState>();
     visitor.visit::<NewPushSubscription>();
@@ -19,7 +18,7 @@ pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
     visitor.visit::<PushAnswered>();
     visitor.visit::<RemovedPushSubscription>();
     visitor.visit::<PushMessage>();
-    visitor.visit::<SystemClientFrame>();
+    visitor.visit::<crate::mux::SystemClientFrame>();
 }
 
 /// What a browser can be told of.

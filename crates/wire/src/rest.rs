@@ -1,20 +1,23 @@
 //! REST: bodies that have no other home, the one table of routes, and the OpenAPI document that is made of it.
 
+#[cfg(feature = "codegen")]
 pub mod openapi;
+#[cfg(feature = "codegen")]
 pub mod table;
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 use crate::data::SessionSummary;
 use crate::error::ErrorCode;
 use crate::message::Message;
 
+#[cfg(feature = "codegen")]
 pub use table::{ROUTES, Route};
 
 /// What TypeScript has of these.
+#[cfg(feature = "codegen")]
 pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
     visitor.visit::<ErrorBody>();
     visitor.visit::<Health>();

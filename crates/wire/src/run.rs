@@ -1,9 +1,8 @@
 //! Runs: programs in terminals. Parameters of their commands, what is known of one, and the screen.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 /// The harness of a program in a terminal.
 pub const PTY_HARNESS: &str = "pty";

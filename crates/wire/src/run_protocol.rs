@@ -1,10 +1,9 @@
 //! The run document: its envelope, the fields of its messages, and the table that declares each type once.
 //! Field names are the document's. Types that it shares with the canonical protocol are in [`crate::run`].
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 use crate::error::ErrorCode;
 use crate::run::{AwaitingReason, Decision, RunSignal};

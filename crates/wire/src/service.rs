@@ -7,9 +7,8 @@ mod files;
 mod git;
 mod host;
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 pub use files::*;
 pub use git::*;

@@ -1,9 +1,8 @@
 //! What an attach answers: the state, the records to catch up with, and what is being generated.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 use super::SessionState;
 use crate::input::InputRequest;

@@ -4,10 +4,9 @@ mod metrics;
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 pub use metrics::*;
 

@@ -1,9 +1,8 @@
 //! What the server says: responses, lifecycle, sessions that come and go, events of agents.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 use super::data::SessionInfo;
 use crate::error::ErrorCode;

@@ -2,11 +2,13 @@
 //! whether it changes the session, its time limit, its rate bucket, the permission it needs, whether it is answered in
 //! the agent's own words and whether it waits for the end of a turn.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::{Config, TS};
+#[cfg(feature = "codegen")]
+use ts_rs::Config;
 
 use super::command::*;
+#[cfg(feature = "codegen")]
 use super::data::*;
 use crate::command_table::{self, Lane, Permission};
 
@@ -66,6 +68,7 @@ impl CommandSpec {
 }
 
 /// The names of a command's types in TypeScript.
+#[cfg(feature = "codegen")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeRow {
     pub name: &'static str,
@@ -120,6 +123,7 @@ macro_rules! pi_commands {
         }
 
         /// The types of every command, for the generated client.
+        #[cfg(feature = "codegen")]
         pub fn type_rows(config: &Config) -> Vec<TypeRow> {
             vec![ $( TypeRow {
                 name: $name,
@@ -129,6 +133,7 @@ macro_rules! pi_commands {
         }
 
         /// Visits the types of every command's data.
+        #[cfg(feature = "codegen")]
         pub(crate) fn visit_data(visitor: &mut impl ts_rs::TypeVisitor) {
             $( visitor.visit::<$data>(); )*
         }

@@ -1,8 +1,7 @@
 //! What the file services answer.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 use super::{Encoding, SearchPlace};
 

@@ -1,8 +1,7 @@
 //! What the git services answer.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
-use ts_rs::TS;
 
 /// Answer of `git.status`.
 #[serde_with::skip_serializing_none]

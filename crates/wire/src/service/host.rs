@@ -1,9 +1,8 @@
 //! What the shell and the services about the machine answer.
 
-use schemars::JsonSchema;
+use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use ts_rs::TS;
 
 /// What `host.bash` says while it runs.
 #[serde_with::skip_serializing_none]
