@@ -6,7 +6,7 @@ use qd_testkit::mux::Mux;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::sandbox;
+use crate::{ok, sandbox};
 
 /// One plain HTTP request; the whole answer as text.
 async fn get(url: &str, path: &str, host: Option<&str>) -> String {
@@ -82,8 +82,7 @@ async fn the_login_link_works_once_and_its_cookie_from_then_on() {
     let qd = sandbox.up().await;
     assert!(Mux::open(qd.url(), &[("cookie", cookie)]).await.is_ok(), "the login survives a restart");
     // Who has lost the link asks for another.
-    let output = qd.cli(&["login-link"]).await;
-    let printed = String::from_utf8(output.stdout).unwrap();
+    let printed = ok(&qd.cli(&["login-link"]).await);
     let (url, path) = printed.trim().split_at(printed.find("/login").unwrap());
     assert_eq!(url, qd.url());
     assert!(get(url, path, None).await.contains("set-cookie: "), "{printed}");

@@ -9,17 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, short, text_of};
 use qd_testkit::pi::test_extension;
-use qd_testkit::qd::{Qd, Sandbox};
+use qd_testkit::qd::Qd;
 use qd_testkit::seeded_random::SeededRandom;
 use serde_json::{Value, json};
 
-use crate::pi_session;
-
-const PIXEL: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+use crate::{PIXEL, answer, on, pi_in, pi_session, prompt, restarted, say, until, with};
 
 /// Kills in one run of CI: a few of each kind of input.
 const KILLS: usize = 14;
@@ -82,20 +78,16 @@ const WAYS: [InputWay; 7] = [
 
 /// Sends one input by its way, and returns when it is acknowledged.
 async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: InputWay, text: &str) {
-    let say = |cmd: &str| json!({"cmd": cmd, "session_id": session, "message": text});
     match way {
-        InputWay::Prompt => drop(mux.ok(say("prompt")).await),
+        InputWay::Prompt => drop(mux.ok(prompt(session, text)).await),
         InputWay::PromptWithImage => {
-            let mut prompt = say("prompt");
-            prompt["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
-            mux.ok(prompt).await;
+            let images = json!({"images": [{"data": PIXEL, "media_type": "image/png"}]});
+            mux.ok(with(prompt(session, text), images)).await;
         }
         InputWay::Steer | InputWay::FollowUp => {
-            let held = json!({"cmd": "prompt", "session_id": session,
-                "message": "@@text text=\"one two three four\" delay_ms=30"});
-            mux.ok(held).await;
+            mux.ok(prompt(session, "@@text text=\"one two three four\" delay_ms=30")).await;
             let cmd = if matches!(way, InputWay::Steer) { "steer" } else { "follow_up" };
-            mux.ok(say(cmd)).await;
+            mux.ok(say(cmd, session, text)).await;
         }
         InputWay::PiServer => {
             let mut client = qd.pi_client().await;
@@ -106,15 +98,14 @@ async fn send(qd: &Qd, mux: &mut Mux, session: &str, way: InputWay, text: &str) 
             mux.ok(input).await;
         }
         InputWay::Answer => {
-            mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+            mux.ok(on(session, "session.attach")).await;
             let from = mux.frames().len();
             // The prompt is done when its dialog is; it may be cut off, and nobody was told that it was accepted.
-            mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/dlg-input"})).await;
+            mux.send(prompt(session, "/dlg-input")).await;
             let is_question = |frame: &Value| frame["event"] == "agent.input_needed";
             let asked = mux.wait_since(from, "the question", is_question).await;
-            let answer = json!({"cmd": "input_response", "session_id": session,
-                "request_id": asked["request"]["request_id"], "value": text});
-            mux.ok(answer).await;
+            let value = json!({"value": text});
+            mux.ok(answer(session, &asked["request"]["request_id"], value)).await;
         }
     }
 }
@@ -162,27 +153,20 @@ async fn settled_questions(qd: &Qd, session: &str) -> Vec<Value> {
 
 /// Waits until the agent is up again and has read what waited: it may be on its way to it for a moment.
 async fn settle(qd: &Qd, mux: &mut Mux, session: &str, text: &str) -> SessionHistory {
-    let deadline = tokio::time::Instant::now() + qd_testkit::mux::WAIT_MAX;
-    loop {
+    until(text, async || {
         let said = SessionHistory::to(qd, mux, session).await;
         // Asked after the message is there, so that idle means that its turn is over.
         let state = mux.state(session).await;
-        if state["status"] == "idle" && said.queue.is_empty() && !said.shown(text).is_empty() {
-            return said;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "{text} is nowhere: {}", short(&state));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        let is_settled = state["status"] == "idle" && said.queue.is_empty() && !said.shown(text).is_empty();
+        if is_settled { Ok(said) } else { Err(short(&state)) }
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment() {
     let _busy = std::env::var_os("QD_KILLS").map(|_| BusyCores::start());
-    let llm = LlmServer::start().await.unwrap();
-    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    sandbox.set("QD_RESUME", "at-start");
-    let mut qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (mut qd, mut mux, _llm) = pi_in(|sandbox| sandbox.set("QD_RESUME", "at-start")).await;
     let (seed, mut marked) = (seed(), 0);
     let mut random = SeededRandom::new(seed, "kills");
     let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
@@ -196,8 +180,7 @@ async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment
         // Most of what can go wrong goes wrong at once.
         let longest = [3, 30, DELAY_MS_MAX][random.below(3) as usize];
         tokio::time::sleep(Duration::from_millis(random.below(longest))).await;
-        qd = qd.restart().await;
-        mux = qd.connect().await;
+        (qd, mux) = restarted(qd).await;
         let said = SessionHistory::to(&qd, &mut mux, &session).await;
         let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
         let round_name = format!("seed {seed}, round {round}, {way:?}");

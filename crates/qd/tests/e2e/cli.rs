@@ -1,26 +1,25 @@
 //! The command line against a running server.
 
-use std::process::Output;
+mod piped;
 
-use qd_testkit::mux::Mux;
+use qd_testkit::mux::text_of;
 use qd_testkit::qd::Qd;
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use crate::{demo_with_session, pi, pi_session, sandbox};
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::{
+    assert_fields, demo_with_session, err, failed, pi, pi_session, sandbox, session_rows, signal, until,
+};
 
 /// Runs a command that must succeed: its stdout.
 async fn ok(qd: &Qd, arguments: &[&str]) -> String {
-    let output = qd.cli(arguments).await;
-    assert_eq!(output.status.code(), Some(0), "qd {}: {}{}", arguments.join(" "), out(&output), err(&output));
-    out(&output)
+    crate::ok(&qd.cli(arguments).await)
+}
+
+/// Runs a command that must fail with this code: its stderr.
+async fn fail(qd: &Qd, arguments: &[&str], code: i32) -> String {
+    failed(&qd.cli(arguments).await, code)
 }
 
 /// The same with `--json`: its values, one per line.
@@ -31,9 +30,20 @@ async fn ok_json(qd: &Qd, arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-async fn only_session(mux: &mut Mux) -> String {
-    let list = mux.ok(json!({"cmd": "list_sessions"})).await;
-    list["sessions"][0]["session_id"].as_str().unwrap().to_owned()
+/// Starts a session of the demo agent and leaves it alone: its id.
+async fn detached(qd: &Qd, arguments: &[&str]) -> String {
+    let run = [&["run", "--detach", "--harness", "demo"], arguments].concat();
+    ok(qd, &run).await.trim().to_owned()
+}
+
+/// Waits until the newest session of `qd ls` has this in a field.
+async fn until_first(qd: &Qd, field: &str, value: impl Into<Value>) {
+    let value = value.into();
+    until(field, async || {
+        let found = &ok_json(qd, &["ls"]).await[0][0][field];
+        if *found == value { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -45,14 +55,12 @@ async fn run_starts_a_session_and_streams_its_answer() {
     assert_eq!(text.trim(), "I thought about it first; the thinking is folded away above this answer.");
     let text = ok(&qd, &["run", "--harness", "demo", "/tools"]).await;
     assert!(text.contains("bash") && text.contains("Both tools are done"), "{text}");
-    let failed = qd.cli(&["run", "--harness", "demo", "/error"]).await;
-    assert_eq!(failed.status.code(), Some(1));
-    assert!(err(&failed).contains("qd logs"), "{}", err(&failed));
+    let failed = fail(&qd, &["run", "--harness", "demo", "/error"], 1).await;
+    assert!(failed.contains("qd logs"), "{failed}");
     let events = ok_json(&qd, &["run", "--harness", "demo", "/text"]).await;
     assert_eq!(events.last().unwrap()["event"], "agent.idle");
     assert!(events.iter().any(|event| event["event"] == "stream.text_delta"));
-    let mut mux = qd.connect().await;
-    assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"].as_array().unwrap().len(), 5);
+    assert_eq!(session_rows(&mut qd.connect().await).await.len(), 5);
 }
 
 #[tokio::test]
@@ -60,10 +68,7 @@ async fn sessions_are_listed_shown_searched_stopped_and_removed() {
     let qd = sandbox().up().await;
     assert!(ok(&qd, &["ls"]).await.is_empty());
     assert_eq!(ok_json(&qd, &["ls"]).await, [json!([])]);
-    let id = ok(&qd, &["run", "--harness", "demo", "--title", "My boat", "--detach", "/text capstan"])
-        .await
-        .trim()
-        .to_owned();
+    let id = detached(&qd, &["--title", "My boat", "/text capstan"]).await;
     let mut mux = qd.connect().await;
     mux.ok(json!({"cmd": "session.attach", "session_id": id})).await;
     if mux.state(&id).await["status"] != "idle" {
@@ -90,10 +95,8 @@ async fn sessions_are_listed_shown_searched_stopped_and_removed() {
     ok(&qd, &["stop", &id]).await;
     assert_eq!(mux.state(&id).await["status"], "closed");
     assert_eq!(ok_json(&qd, &["rm", &id]).await[0]["success"], true);
-    assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"], json!([]));
-    let gone = qd.cli(&["logs", &id]).await;
-    assert_eq!(gone.status.code(), Some(1));
-    assert!(!err(&gone).is_empty());
+    assert!(session_rows(&mut mux).await.is_empty());
+    assert!(!fail(&qd, &["logs", &id], 1).await.is_empty());
 }
 
 #[tokio::test]
@@ -110,16 +113,14 @@ async fn questions_are_answered_from_the_command_line() {
         ok(&qd, &arguments).await;
         mux.until_idle(&session, from).await;
         let last = mux.messages(&session).await.pop().unwrap();
-        assert!(qd_testkit::mux::text_of(&last).contains(chosen));
+        assert!(text_of(&last).contains(chosen));
     }
     let from = mux.frames().len();
     ok(&qd, &["send", &session, "/question"]).await;
     mux.wait_since(from, "the question", |frame| frame["event"] == "agent.input_needed").await;
     assert_eq!(ok_json(&qd, &["deny", &session]).await[0]["success"], true);
     mux.until_idle(&session, from).await;
-    let nothing = qd.cli(&["approve", &session]).await;
-    assert_eq!(nothing.status.code(), Some(1));
-    assert!(err(&nothing).contains("no open question"));
+    assert!(fail(&qd, &["approve", &session], 1).await.contains("no open question"));
     assert!(ok(&qd, &["ls", "--waiting"]).await.is_empty());
 }
 
@@ -129,9 +130,8 @@ async fn a_working_agent_is_steered_and_aborted_from_the_command_line() {
     let from = mux.frames().len();
     ok(&qd, &["send", &session, "/long 1000000"]).await;
     mux.wait_event("stream.text_delta").await;
-    let refused = qd.cli(&["send", &session, "more"]).await;
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(err(&refused).contains("--steer") || err(&refused).contains("steer"), "{}", err(&refused));
+    let refused = fail(&qd, &["send", &session, "more"], 1).await;
+    assert!(refused.contains("--steer") || refused.contains("steer"), "{refused}");
     ok(&qd, &["steer", &session, "/text"]).await;
     ok(&qd, &["send", "--follow-up", &session, "/text"]).await;
     let queue = mux.state(&session).await["queue"].clone();
@@ -140,50 +140,18 @@ async fn a_working_agent_is_steered_and_aborted_from_the_command_line() {
     assert_eq!(mux.until_idle(&session, from).await.last().unwrap()["reason"], "aborted");
 }
 
-/// Follows a session with this on stdin.
-async fn attach_with_input(qd: &Qd, session: &str, input: &[u8]) -> Output {
-    let mut command = qd.sandbox().command(&["attach", session]);
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stdin, input).await.unwrap();
-    drop(stdin);
-    tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await.unwrap().unwrap()
-}
-
-#[tokio::test]
-async fn a_pipe_attached_to_a_session_talks_to_it() {
-    let (qd, mut mux, session) = demo_with_session().await;
-    let output = attach_with_input(&qd, &session, b"/thinking\n").await;
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("I thought about it first"), "{}", out(&output));
-    assert_eq!(mux.messages(&session).await.len(), 2);
-}
-
-#[tokio::test]
-async fn run_works_after_the_server_was_killed_and_started_again() {
-    let qd = sandbox().up().await;
-    ok(&qd, &["run", "--harness", "demo", "/text"]).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
-    let session = only_session(&mut mux).await;
-    // The agent of an old session is started for the prompt; the whole answer must be waited for.
-    let output = attach_with_input(&qd, &session, b"/thinking\n").await;
-    assert!(out(&output).contains("above this answer."), "{}{}", out(&output), err(&output));
-}
-
 #[tokio::test]
 async fn without_a_server_it_says_what_to_do() {
     let sandbox = sandbox();
     for arguments in [&["ls"][..], &["run", "--harness", "demo", "hi"], &["logs"], &["abort", "s1"]] {
-        let output = sandbox.run(arguments).await;
-        assert_eq!(output.status.code(), Some(3), "{}", err(&output));
-        assert!(err(&output).contains("qd up"), "{}", err(&output));
+        let error = failed(&sandbox.run(arguments).await, 3);
+        assert!(error.contains("qd up"), "{error}");
     }
     let output = sandbox.run(&["ls", "--json"]).await;
     let error: Value = serde_json::from_str(err(&output).trim()).unwrap();
     assert!(error["error"].is_string() || error["error"].is_object(), "{error}");
-    assert_eq!(sandbox.run(&["frobnicate"]).await.status.code(), Some(2));
-    assert_eq!(sandbox.run(&["run"]).await.status.code(), Some(2));
+    failed(&sandbox.run(&["frobnicate"]).await, 2);
+    failed(&sandbox.run(&["run"]).await, 2);
 }
 
 #[tokio::test]
@@ -223,10 +191,9 @@ async fn a_form_is_shown_and_answered_by_its_keys() {
         assert!(ok(&qd, &["ls", "--waiting"]).await.contains("? New project"));
         let logs = ok(&qd, &["logs", &session]).await;
         assert!(logs.contains("name: What is it called? (required)"), "{logs}");
-        let missing = qd.cli(&["approve", &session]).await;
-        assert_eq!(missing.status.code(), Some(2));
-        assert!(err(&missing).contains("name: this question needs an answer"), "{}", err(&missing));
-        assert!(err(&missing).contains("--answer KEY=VALUE"), "{}", err(&missing));
+        let missing = fail(&qd, &["approve", &session], 2).await;
+        assert!(missing.contains("name: this question needs an answer"), "{missing}");
+        assert!(missing.contains("--answer KEY=VALUE"), "{missing}");
         let from = mux.frames().len();
         ok(&qd, &[&["approve", session.as_str()], given].concat()).await;
         let is_told = |frame: &Value| {
@@ -240,4 +207,122 @@ async fn a_form_is_shown_and_answered_by_its_keys() {
 /// What an extension told, whatever the order of its keys.
 fn parsed(told: &str) -> Option<Value> {
     serde_json::from_str(told.strip_prefix("ask-interview: ")?).ok()
+}
+
+#[tokio::test]
+async fn a_newcomer_sees_a_living_session() {
+    let sandbox = sandbox();
+    let up = ["up", "--ready-json", "--listen", "127.0.0.1:0"];
+    let mut server = sandbox.command(&up).spawn().unwrap();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).await.unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(ready["pid"], server.id().unwrap());
+    let run =
+        async |arguments: &[&str]| sandbox.run(&[&["run", "--harness", "demo"], arguments].concat()).await;
+    let answer = crate::ok(&run(&["hello"]).await);
+    assert!(answer.contains("demo agent"), "{answer}");
+    let tools = crate::ok(&run(&["/tools"]).await);
+    assert!(tools.contains("▸ bash") && tools.contains(" ok "), "{tools}");
+    let quiet = crate::ok(&run(&["-q", "/tools"]).await);
+    assert!(!quiet.contains('▸'), "{quiet}");
+    let error = failed(&run(&["/error"]).await, 1);
+    assert!(error.contains("error:") && error.contains("hint: show the conversation"), "{error}");
+    let events = crate::ok(&run(&["--json", "/text"]).await);
+    let last: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_fields(&last, json!({"event": "agent.idle", "reason": "stop"}));
+    let newest = crate::ok(&sandbox.run(&["logs"]).await);
+    assert!(newest.starts_with("> /text\n"), "{newest}");
+    assert!(crate::ok(&sandbox.run(&["search", "hello"]).await).contains("[hello]"));
+    let sessions = crate::ok_json(&sandbox.run(&["ls", "--json"]).await);
+    assert_eq!(sessions.as_array().unwrap().len(), 5);
+    signal(i32::try_from(server.id().unwrap()).unwrap(), Signal::TERM);
+    assert!(server.wait().await.unwrap().success());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "", "stdout carries the ready line only");
+    assert!(!sandbox.data_dir().join("endpoint.json").exists());
+}
+
+#[tokio::test]
+async fn questions_are_answered_from_another_terminal() {
+    let qd = sandbox().up().await;
+    let id = detached(&qd, &["/question"]).await;
+    until_first(&qd, "pending_input_count", 1).await;
+    let asked = fail(&qd, &["approve", &id], 2).await;
+    assert!(asked.contains("say which") && asked.contains("--value") && asked.contains("  2. "), "{asked}");
+    let logs = ok(&qd, &["logs", &id]).await;
+    assert!(logs.contains("  2. ") && logs.contains(&format!("qd approve {id} ")), "{logs}");
+    let waiting = ok(&qd, &["ls", "-w"]).await;
+    assert!(waiting.contains("\n  ? "), "{waiting}");
+    let approved = ok(&qd, &["approve", &id[..id.len() - 2], "--value", "2"]).await;
+    assert!(approved.starts_with("? ") && approved.contains("approved"), "{approved}");
+    until_first(&qd, "state", "idle").await;
+    assert!(fail(&qd, &["deny", &id], 1).await.contains("no open question"));
+    ok(&qd, &["stop", &id]).await;
+    assert!(ok(&qd, &["stop", &id]).await.contains("already closed"));
+    let closed = fail(&qd, &["send", &id, "more"], 1).await;
+    assert!(closed.contains(&format!("qd restart {id}")) && !closed.contains("session.restart"), "{closed}");
+    ok(&qd, &["restart", &id]).await;
+    ok(&qd, &["send", &id, "/text"]).await;
+    until_first(&qd, "state", "idle").await;
+    ok(&qd, &["stop", &id]).await;
+    ok(&qd, &["rm", &id]).await;
+    assert_eq!(ok_json(&qd, &["ls"]).await, [json!([])]);
+    assert!(fail(&qd, &["logs"], 1).await.contains("no session yet"));
+}
+
+#[tokio::test]
+async fn a_working_agent_is_steered_and_aborted() {
+    let qd = sandbox().up().await;
+    let id = detached(&qd, &["/long 100000"]).await;
+    let busy = fail(&qd, &["send", &id, "more"], 1).await;
+    assert!(busy.contains("--steer") && busy.contains("--follow-up"), "{busy}");
+    assert!(!busy.contains("streaming_behavior"), "{busy}");
+    ok(&qd, &["steer", &id, "left"]).await;
+    assert!(ok(&qd, &["abort", &id]).await.starts_with("aborted"));
+    until_first(&qd, "state", "idle").await;
+    assert!(ok(&qd, &["abort", &id]).await.contains("nothing to abort"));
+}
+
+#[tokio::test]
+async fn a_killed_server_leaves_nothing_in_the_way() {
+    let qd = sandbox().up().await;
+    let token = qd.token().to_owned();
+    ok(&qd, &["run", "--harness", "demo", "/text"]).await;
+    let before = ok(&qd, &["logs", "--json"]).await;
+    let second = fail(&qd, &["up", "--listen", "127.0.0.1:0"], 1).await;
+    assert!(second.contains(&format!("pid {}", qd.pid())), "{second}");
+    let taken = qd.url().strip_prefix("http://").unwrap();
+    assert!(failed(&sandbox().run(&["up", "--listen", taken]).await, 1).contains("--listen"));
+    let refused = fail(&qd, &["ls", "--json", "--token", "wrong"], 1).await;
+    assert!(refused.contains("401") && refused.contains("\"refused\""), "{refused}");
+    assert!(fail(&qd, &["ls", "--url", "garbage"], 2).await.contains("not a URL"));
+    let sandbox = qd.kill9().await;
+    assert!(failed(&sandbox.run(&["ls"]).await, 3).contains("qd up"));
+    let qd = sandbox.up().await;
+    assert_eq!(qd.token(), token);
+    assert_eq!(ok(&qd, &["logs", "--json"]).await, before);
+    qd.terminate().await;
+}
+
+#[tokio::test]
+async fn wrong_usage_is_told_apart() {
+    let sandbox = sandbox();
+    for (arguments, says) in [
+        (&["fly"][..], ""),
+        (&["search", " "], "empty"),
+        (&["search", "-n", "0", "x"], ""),
+        (&["search", "--role", "captain", "x"], "assistant"),
+        (&["up", "--listen", "0.0.0.0:0", "--tls", "off"], "--insecure-bind"),
+        (&["ls", "--config", "/no/such.toml"], "/no/such.toml"),
+    ] {
+        let error = failed(&sandbox.run(arguments).await, 2);
+        assert!(error.contains(says), "{arguments:?}: {error}");
+    }
+    let error: Value = serde_json::from_str(&failed(&sandbox.run(&["ls", "--json"]).await, 3)).unwrap();
+    assert_eq!(error["error"]["kind"], "unreachable");
+    assert!(crate::ok(&sandbox.run(&["completions", "bash"]).await).contains("_qd"));
+    assert!(crate::ok(&sandbox.run(&["--help"]).await).contains("qd run --harness demo"));
 }

@@ -7,7 +7,7 @@ use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{demo, pi};
+use crate::{assert_fields, demo, pi, prompt, restarted, with};
 
 /// Every record of a session, by its number.
 fn records(frames: &[Value], session: &str) -> BTreeMap<u64, Value> {
@@ -43,7 +43,7 @@ async fn what_a_client_has_seen_survives_a_kill_at_any_moment() {
         let from = mux.frames().len();
         let mut last = None;
         for (session, script) in sessions.iter().zip(["/tools", "/thinking", "/long 2000"]) {
-            last = Some(mux.send(json!({"cmd": "prompt", "session_id": session, "message": script})).await);
+            last = Some(mux.send(prompt(session, script)).await);
         }
         mux.response(from, &last.unwrap()).await;
         // Each round dies after another frame.
@@ -55,18 +55,14 @@ async fn what_a_client_has_seen_survives_a_kill_at_any_moment() {
         for session in sessions {
             seen.entry(session).or_default().extend(records(mux.frames(), session));
         }
-        qd = qd.restart().await;
-        mux = qd.connect().await;
+        (qd, mux) = restarted(qd).await;
         for session in sessions {
             let replica = read_all(&mut mux, session).await;
             let stored = records(mux.frames(), session);
             for (seq, record) in &seen[session] {
                 assert_eq!(stored.get(seq), Some(record), "round {round}, {session}: {}", short(record));
             }
-            assert_eq!(
-                stored.keys().copied().collect::<Vec<_>>(),
-                (1..=stored.len() as u64).collect::<Vec<_>>()
-            );
+            assert!(stored.keys().copied().eq(1..=stored.len() as u64), "{:?}", stored.keys());
             assert_eq!(mux.messages(session).await, replica.messages, "round {round}, {session}");
             assert_eq!(mux.state(session).await["status"], "dormant");
         }
@@ -82,18 +78,11 @@ async fn a_command_cut_off_by_a_kill_is_indeterminate_and_not_run_again() {
     mux.send(create.clone()).await;
     let sessions = qd.sandbox().pi_dir().join("sessions").display().to_string();
     eventually("pi is being started", || !with_marker(&sessions).is_empty()).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     let answer = mux.call(create.clone()).await;
-    assert_eq!(answer["success"], false, "{}", short(&answer));
-    assert_eq!(answer["indeterminate"], true, "{}", short(&answer));
-    assert!(
-        answer["error"].as_str().unwrap().contains("idempotency_key"),
-        "it says what to do: {}",
-        short(&answer)
-    );
-    let mut again = create;
-    again["idempotency_key"] = json!("k2");
-    mux.ok(again).await;
+    assert_fields(&answer, json!({"success": false, "indeterminate": true}));
+    let says_what_to_do = answer["error"].as_str().unwrap().contains("idempotency_key");
+    assert!(says_what_to_do, "{}", short(&answer));
+    mux.ok(with(create, json!({"idempotency_key": "k2"}))).await;
     assert_eq!(mux.prompt("cut", "@@text").await.last().unwrap()["reason"], "stop");
 }

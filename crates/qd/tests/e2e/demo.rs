@@ -1,10 +1,12 @@
 //! One session of the demo agent: the events of Part 2 in their order, and what is left of them.
 
-use qd_testkit::mux::{names, of, phases, text_of, transcript};
+use qd_testkit::mux::{names, of, phases, text_of};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::demo_with_session;
+use crate::{
+    answer, assert_fields, begin_endless, demo_asks, demo_with_session, prompt, queue, said_by, say, with,
+};
 
 #[tokio::test]
 async fn a_prompt_gives_the_events_in_order_and_the_same_ids_as_the_history() {
@@ -21,24 +23,21 @@ async fn a_prompt_gives_the_events_in_order_and_the_same_ids_as_the_history() {
     assert_eq!(names(&events), expected);
     assert_eq!(phases(&events), ["generating"]);
     assert!(events.iter().all(|event| event["runner_id"] == "local" && event["ts"].as_i64() > Some(0)));
-    let ids = |name: &str, field: fn(&Value) -> &Value| -> Vec<Value> {
+    let fields = |name: &str, field: fn(&Value) -> &Value| -> Vec<Value> {
         of(&events, name).into_iter().map(|event| field(event).clone()).collect()
     };
-    let started = ids("stream.message_start", |event| &event["message_id"]);
-    let ended = ids("stream.message_end", |event| &event["message"]["id"]);
+    let started = fields("stream.message_start", |event| &event["message_id"]);
+    let ended = fields("stream.message_end", |event| &event["message"]["id"]);
     let messages = mux.messages(&session).await;
     let stored: Vec<Value> = messages.iter().map(|message| message["id"].clone()).collect();
     assert_eq!(started, ended);
     assert_eq!(started, stored);
     assert!(of(&events, "stream.text_delta").iter().all(|delta| delta["message_id"] == started[1]));
-    let whole: Vec<Value> =
-        of(&events, "stream.message_end").iter().map(|event| event["message"].clone()).collect();
-    assert_eq!(whole, messages);
+    assert_eq!(fields("stream.message_end", |event| &event["message"]), messages);
     assert_eq!(messages[0]["role"], "user");
     assert_eq!(text_of(&messages[0]), "/text");
     assert_eq!(messages[1]["stop_reason"], "stop");
-    assert_eq!(events.last().unwrap()["reason"], "stop");
-    assert_eq!(events.last().unwrap()["message_version"]["message_count"], 2);
+    assert_fields(events.last().unwrap(), json!({"reason": "stop", "message_version/message_count": 2}));
 }
 
 #[tokio::test]
@@ -111,20 +110,14 @@ async fn tools_start_progress_and_end_with_their_results_in_the_conversation() {
 #[tokio::test]
 async fn a_question_waits_for_the_answer_and_the_agent_goes_on_with_it() {
     let (_qd, mut mux, session) = demo_with_session().await;
-    let from = mux.begin_prompt(&session, "/question").await;
-    let asked = mux.wait_event("agent.input_needed").await;
-    let request = asked["request"].clone();
+    let from = mux.frames().len();
+    let request = demo_asks(&mut mux, &session).await["request"].clone();
     assert_eq!((&request["type"], &request["options"][1]), (&json!("select"), &json!("green")));
     let state = mux.state(&session).await;
     assert_eq!(state["pending_input"], json!([request]));
-    let answer = json!({"cmd": "input_response", "session_id": session, "request_id": request["request_id"]});
-    let with = |value: &str| {
-        let mut answer = answer.clone();
-        answer["value"] = json!(value);
-        answer
-    };
-    assert!(mux.refused(with("pink")).await.contains("red, green, blue"));
-    mux.ok(with("green")).await;
+    let colour = |value: &str| answer(&session, &request["request_id"], json!({"value": value}));
+    assert!(mux.refused(colour("pink")).await.contains("red, green, blue"));
+    mux.ok(colour("green")).await;
     let resolved = mux.wait_event("agent.input_resolved").await;
     assert_eq!((&resolved["request_id"], &resolved["outcome"]), (&request["request_id"], &json!("answered")));
     let events = mux.until_idle(&session, from).await;
@@ -168,12 +161,8 @@ async fn a_long_answer_arrives_complete() {
 async fn the_scripts_are_listed_as_commands() {
     let (_qd, mut mux, session) = demo_with_session().await;
     let data = mux.ok(json!({"cmd": "get_commands", "session_id": session})).await;
-    let names: Vec<&str> = data["commands"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|command| command["name"].as_str().unwrap())
-        .collect();
+    let commands = data["commands"].as_array().unwrap();
+    let names: Vec<&Value> = commands.iter().map(|command| &command["name"]).collect();
     assert_eq!(names, ["text", "thinking", "tools", "question", "error", "late", "long"]);
     let models = mux.ok(json!({"cmd": "get_models", "session_id": session})).await;
     assert_eq!(models["models"][0]["model_id"], "demo-1");
@@ -184,8 +173,7 @@ async fn the_scripts_are_listed_as_commands() {
 #[tokio::test]
 async fn abort_ends_the_turn_and_keeps_what_was_said() {
     let (_qd, mut mux, session) = demo_with_session().await;
-    let from = mux.begin_prompt(&session, "/long 1000000").await;
-    mux.wait_event("stream.text_delta").await;
+    let from = begin_endless(&mut mux, &session).await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "aborted");
@@ -200,33 +188,21 @@ async fn abort_ends_the_turn_and_keeps_what_was_said() {
 async fn a_prompt_while_working_needs_to_say_when_it_is_read_and_the_queue_is_seen() {
     let (_qd, mut mux, session) = demo_with_session().await;
     let from = mux.frames().len();
-    let prompt = |message: &str| json!({"cmd": "prompt", "session_id": session, "message": message});
-    mux.ok(prompt("/question")).await;
-    let asked = mux.wait_event("agent.input_needed").await;
-    let error = mux.refused(prompt("and now?")).await;
+    let asked = demo_asks(&mut mux, &session).await;
+    let error = mux.refused(prompt(&session, "and now?")).await;
     assert!(error.contains("streaming_behavior") && error.contains("follow_up"), "{error}");
-    let mut later = prompt("/text later");
-    later["streaming_behavior"] = json!("follow_up");
-    mux.ok(later).await;
-    mux.ok(json!({"cmd": "steer", "session_id": session, "message": "/text sooner"})).await;
-    let queue = json!({"steering": ["/text sooner"], "follow_up": ["/text later"]});
-    assert_eq!(mux.state(&session).await["queue"], queue);
-    mux.wait_for("the whole queue", |frame| frame["event"] == "queue.changed" && frame["queue"] == queue)
-        .await;
-    let request_id = &asked["request"]["request_id"];
-    mux.ok(json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "value": "red"}))
-        .await;
-    mux.wait_for("an empty queue", |frame| {
-        frame["event"] == "queue.changed" && frame["queue"] == json!({"steering": [], "follow_up": []})
-    })
-    .await;
+    let later = json!({"streaming_behavior": "follow_up"});
+    mux.ok(with(prompt(&session, "/text later"), later)).await;
+    mux.ok(say("steer", &session, "/text sooner")).await;
+    let both = queue(&["/text sooner"], &["/text later"]);
+    assert_eq!(mux.state(&session).await["queue"], both);
+    mux.wait_for("both", |frame| frame["event"] == "queue.changed" && frame["queue"] == both).await;
+    mux.ok(answer(&session, &asked["request"]["request_id"], json!({"value": "red"}))).await;
+    let none = queue(&[], &[]);
+    mux.wait_for("none", |frame| frame["event"] == "queue.changed" && frame["queue"] == none).await;
     let events = mux.until_idle(&session, from).await;
     assert_eq!(of(&events, "agent.idle").len(), 1, "all of it is one turn");
-    let asked: Vec<String> = transcript(&mux.messages(&session).await)
-        .into_iter()
-        .filter(|(role, _)| role == "user")
-        .map(|(_, text)| text)
-        .collect();
+    let asked = said_by(&mut mux, "user", &session).await;
     assert_eq!(asked, ["/question", "/text sooner", "/text later"]);
 }
 
@@ -237,7 +213,6 @@ async fn a_prompt_carries_the_clients_own_name_for_it_and_its_sender() {
     mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/text", "client_id": "draft-7"})).await;
     mux.until_idle(&session, from).await;
     let messages = mux.messages(&session).await;
-    assert_eq!(messages[0]["client_id"], "draft-7");
-    assert_eq!(messages[0]["sender"]["id"], "owner");
+    assert_fields(&messages[0], json!({"client_id": "draft-7", "sender/id": "owner"}));
     assert!(messages[1].get("client_id").is_none());
 }

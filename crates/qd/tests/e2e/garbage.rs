@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::{demo, demo_session, demo_with_session};
+use crate::{demo, demo_session, demo_with_session, on, prompt, say, with};
 
 /// Sends a frame and returns the error on the `system` channel.
 async fn system_error(mux: &mut Mux, frame: &str) -> String {
@@ -59,12 +59,9 @@ async fn wrong_commands_get_one_response_with_their_id() {
         (json!({"cmd": "prompt", "session_id": "nobody", "message": "x"}), "nobody not found"),
         (json!({"cmd": "prompt", "session_id": session}), "message"),
         (json!({"cmd": "prompt", "session_id": session, "message": 7}), "Invalid 'prompt'"),
-        (
-            json!({"cmd": "prompt", "session_id": session, "message": "x", "streaming_behavior": "later"}),
-            "later",
-        ),
-        (json!({"cmd": "prompt", "session_id": session, "message": "x", "images": "no"}), "Invalid 'prompt'"),
-        (json!({"cmd": "prompt", "session_id": session, "message": "x", "runner_id": "mars"}), "mars"),
+        (with(prompt(&session, "x"), json!({"streaming_behavior": "later"})), "later"),
+        (with(prompt(&session, "x"), json!({"images": "no"})), "Invalid 'prompt'"),
+        (with(prompt(&session, "x"), json!({"runner_id": "mars"})), "mars"),
         (json!({"cmd": "session.attach", "session_id": session, "after": -1}), "session.attach"),
         (json!({"cmd": "session.attach", "session_id": session, "after": "x"}), "session.attach"),
         (json!({"cmd": "get_messages", "session_id": session, "limit": "many"}), "get_messages"),
@@ -72,15 +69,9 @@ async fn wrong_commands_get_one_response_with_their_id() {
         (json!({"cmd": "session.create", "config": "demo"}), "session.create"),
         (json!({"cmd": "session.create"}), "config"),
         (json!({"cmd": "search"}), "query"),
-        (
-            json!({"cmd": "delegate", "session_id": session, "target_session_id": "x", "message": "x", "mode": "sync"}),
-            "",
-        ),
+        (with(say("delegate", &session, "x"), json!({"target_session_id": "x", "mode": "sync"})), ""),
         (json!({"cmd": "get_state", "session_id": session, "idempotency_key": ""}), "idempotency_key"),
-        (
-            json!({"cmd": "get_state", "session_id": session, "idempotency_key": "k".repeat(300)}),
-            "idempotency_key",
-        ),
+        (with(on(&session, "get_state"), json!({"idempotency_key": "k".repeat(300)})), "idempotency_key"),
     ];
     for (mut command, expected) in cases {
         command["id"] = json!(format!("case-{expected}"));
@@ -93,8 +84,7 @@ async fn wrong_commands_get_one_response_with_their_id() {
         let answer = mux.call(json!({"id": id, "cmd": "get_state", "session_id": session})).await;
         assert_eq!((&answer["id"], &answer["success"]), (&id, &json!(true)));
     }
-    let answer = mux.prompt(&session, "/text").await;
-    assert_eq!(answer.last().unwrap()["reason"], "stop");
+    assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
 }
 
 #[tokio::test]
@@ -164,8 +154,7 @@ async fn broken_websocket_frames_end_only_their_own_connection() {
 async fn a_huge_frame_is_refused_with_a_reason_and_costs_no_memory() {
     let (qd, mut mux, session) = demo_with_session().await;
     let mut huge = qd.connect().await;
-    let frame =
-        json!({"channel": "agent", "cmd": "prompt", "session_id": session, "message": "x".repeat(100 << 20)});
+    let frame = with(prompt(&session, &"x".repeat(100 << 20)), json!({"channel": "agent"}));
     // The server may close in the middle of it.
     let _cut = huge.send_message(Message::text(frame.to_string())).await;
     while huge.next().await.is_some() {}

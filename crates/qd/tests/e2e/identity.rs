@@ -1,19 +1,14 @@
 //! Exactly once: idempotency keys, dependencies, session versions.
 
-use qd_testkit::mux::{Mux, transcript};
 use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, demo_with_session, pi};
-
-/// The prompts of a conversation.
-async fn prompts(mux: &mut Mux, session: &str) -> Vec<String> {
-    let messages = transcript(&mux.messages(session).await);
-    messages.into_iter().filter(|(role, _)| role == "user").map(|(_, text)| text).collect()
-}
+use crate::{
+    assert_fields, demo, demo_session, demo_with_session, pi, prompt, restarted, said_by, session_rows, with,
+};
 
 fn keyed(session: &str, key: &str, message: &str) -> Value {
-    json!({"cmd": "prompt", "session_id": session, "message": message, "idempotency_key": key})
+    with(prompt(session, message), json!({"idempotency_key": key}))
 }
 
 #[tokio::test]
@@ -29,7 +24,7 @@ async fn the_same_key_runs_once_and_answers_the_same_again() {
     assert_eq!(again["session_version"], first["session_version"]);
     let conflict = other.refused(keyed(&session, "k1", "/thinking")).await;
     assert!(conflict.contains("Conflicting idempotency_key 'k1'"), "{conflict}");
-    assert_eq!(prompts(&mut mux, &session).await, ["/text"]);
+    assert_eq!(said_by(&mut mux, "user", &session).await, ["/text"]);
     // The key belongs to the session: another one may use it too.
     let second = demo_session(&mut mux).await;
     assert!(mux.call(keyed(&second, "k1", "/text")).await.get("replayed").is_none());
@@ -46,22 +41,16 @@ async fn an_outcome_survives_the_death_of_the_server() {
         json!({"cmd": "set_session_name", "session_id": session, "name": " ", "idempotency_key": "k2"});
     let error = mux.refused(failed.clone()).await;
     mux.until_idle(&session, from).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     let again = mux.call(keyed(&session, "k1", "/text")).await;
     assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)));
     assert_eq!(again["session_version"], first["session_version"]);
     assert_eq!(mux.refused(failed).await, error);
     let again = mux.call(created).await;
-    assert_eq!(
-        (&again["replayed"], &again["data"]["session_id"]),
-        (&json!(true), &json!(session)),
-        "{again}"
-    );
+    assert_fields(&again, json!({"replayed": true, "data/session_id": session}));
     assert!(mux.refused(keyed(&session, "k1", "/error")).await.contains("Conflicting"));
-    assert_eq!(prompts(&mut mux, &session).await, ["/text"]);
-    let data = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(data["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(said_by(&mut mux, "user", &session).await, ["/text"]);
+    assert_eq!(session_rows(&mut mux).await.len(), 1);
 }
 
 #[tokio::test]
@@ -75,8 +64,7 @@ async fn a_repeated_command_joins_the_one_that_runs() {
     assert_eq!(first["data"]["session_id"], second["data"]["session_id"]);
     let replayed = [&first, &second].iter().filter(|answer| answer["replayed"] == true).count();
     assert_eq!(replayed, 1);
-    let data = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(data["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(session_rows(&mut mux).await.len(), 1);
     // Both are attached: each sees the events of a prompt.
     let session = first["data"]["session_id"].as_str().unwrap().to_owned();
     other.skip();
@@ -95,9 +83,7 @@ async fn a_command_waits_for_those_it_depends_on() {
     mux.send(depending("b", "a")).await;
     let answer = mux.response(from, &json!("b")).await;
     assert_eq!(answer["data"]["title"], "first", "{answer}");
-    let mut other = name("b2", "second");
-    other["depends_on"] = json!(["a", "b"]);
-    mux.ok(other).await;
+    mux.ok(with(name("b2", "second"), json!({"depends_on": ["a", "b"]}))).await;
 
     mux.refused(name("bad", " ")).await;
     for (id, on) in [("c", "bad"), ("d", "nobody")] {
@@ -115,8 +101,7 @@ async fn a_dependency_is_known_after_a_restart_and_across_sessions() {
     let (qd, mut mux, session) = demo_with_session().await;
     mux.ok(json!({"id": "a", "cmd": "set_session_name", "session_id": session, "name": "x"})).await;
     mux.refused(json!({"id": "bad", "cmd": "set_session_name", "session_id": session, "name": ""})).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     let other = demo_session(&mut mux).await;
     let state = |on: &str| json!({"id": "s", "cmd": "get_state", "session_id": other, "depends_on": [on]});
     mux.ok(state("a")).await;
@@ -137,8 +122,7 @@ async fn a_version_guards_against_what_others_did() {
     assert_eq!(mux.state(&session).await["session_version"], 1, "neither reads nor failures count");
     mux.prompt(&session, "/text").await;
     assert_eq!(mux.state(&session).await["session_version"], 2);
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.state(&session).await["session_version"], 2);
     assert_eq!(mux.call(rename(2)).await["session_version"], 3);
     let missing = json!({"cmd": "get_state", "session_id": "nobody", "if_session_version": 0});

@@ -1,12 +1,14 @@
 //! Commands that come too early, too late, too many or in each other's way: every one gets its one answer, and
 //! nothing is lost. Each test is a fault that a review found.
 
-use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{of, text_of};
 use qd_testkit::pi::test_extension;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_with_session, pi, pi_session, pi_with_session};
+use crate::{
+    assert_fields, demo, demo_with_session, on, pi, pi_in, pi_session, pi_with_session, prompt, say,
+    session_rows, up, with,
+};
 
 #[tokio::test]
 async fn hundreds_of_commands_that_fail_at_once_do_no_harm() {
@@ -42,8 +44,7 @@ async fn a_session_that_never_came_up_takes_no_numbers_from_the_next() {
     };
     let error = mux.refused(create(json!([extension, test_extension("broken.ts")]))).await;
     assert!(error.contains("broken.ts"), "{error}");
-    let list = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(list["sessions"], json!([]));
+    assert!(session_rows(&mut mux).await.is_empty());
     mux.ok(create(json!([extension]))).await;
     mux.skip();
     mux.ok(json!({"cmd": "session.attach", "session_id": "again", "after": 0})).await;
@@ -70,8 +71,8 @@ async fn a_restart_that_is_closed_meanwhile_is_answered_and_blocks_nobody() {
 async fn a_prompt_and_a_follow_up_in_one_breath_are_both_answered() {
     let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
-    mux.send(json!({"cmd": "prompt", "session_id": session, "message": "@@text text=\"one\""})).await;
-    mux.send(json!({"cmd": "follow_up", "session_id": session, "message": "@@text text=\"two\""})).await;
+    mux.send(prompt(&session, "@@text text=one")).await;
+    mux.send(say("follow_up", &session, "@@text text=two")).await;
     // In one turn or in two, as the agent is quick or slow.
     let is_answer =
         |frame: &Value| frame["event"] == "stream.message_end" && frame["message"]["role"] == "assistant";
@@ -92,11 +93,8 @@ async fn follow_ups_keep_their_order() {
         mux.send(json!({"cmd": "follow_up", "session_id": session, "message": message})).await;
     }
     let events = mux.until_idle(&session, from).await;
-    let asked: Vec<String> = of(&events, "stream.message_end")
-        .into_iter()
-        .filter(|event| event["message"]["role"] == "user")
-        .map(|event| text_of(&event["message"]))
-        .collect();
+    let ends = of(&events, "stream.message_end").into_iter().map(|event| &event["message"]);
+    let asked: Vec<String> = ends.filter(|message| message["role"] == "user").map(text_of).collect();
     assert_eq!(asked[1..], wanted);
 }
 
@@ -104,8 +102,7 @@ async fn follow_ups_keep_their_order() {
 async fn a_refused_create_leaves_nothing_behind() {
     let (_qd, mut mux) = demo().await;
     let create = |cwd: &str| json!({"cmd": "session.create", "session_id": "here", "config": {"harness": "demo", "cwd": cwd}});
-    let mut early = create("/tmp");
-    early["depends_on"] = json!(["nobody"]);
+    let early = with(create("/tmp"), json!({"depends_on": ["nobody"]}));
     assert_eq!(mux.refused(early).await, "Dependency 'nobody' is unknown");
     mux.ok(create("/usr")).await;
     assert_eq!(mux.state("here").await["cwd"], "/usr");
@@ -133,39 +130,29 @@ async fn a_chosen_model_survives_a_restart_before_the_first_prompt() {
 
 #[tokio::test]
 async fn a_command_cut_off_by_a_shutdown_is_indeterminate() {
-    let llm = LlmServer::start().await.unwrap();
-    let sandbox = qd_testkit::qd::Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    let qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux, _llm) = pi().await;
     let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
-    let prompt =
-        json!({"cmd": "prompt", "session_id": session, "message": "/dlg-select", "idempotency_key": "k"});
+    let prompt = with(prompt(&session, "/dlg-select"), json!({"idempotency_key": "k"}));
     mux.send(prompt.clone()).await;
     mux.wait_event("agent.input_needed").await;
-    let qd = qd.terminate().await.up().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = up(qd.terminate().await).await;
     let response = mux.call(prompt).await;
-    assert_eq!(
-        (&response["success"], &response["replayed"], &response["indeterminate"]),
-        (&json!(false), &json!(true), &json!(true)),
-        "{response}"
-    );
+    assert_fields(&response, json!({"success": false, "replayed": true, "indeterminate": true}));
 }
 
 #[tokio::test]
 async fn our_own_extension_never_keeps_pi_from_starting() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut sandbox = qd_testkit::qd::Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
     let real = qd_testkit::pi::pi_command().unwrap().join(" ");
-    let wrapper = sandbox.path("pi-that-hates-bridges");
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in *qd-bridge.ts*) echo 'Failed to load extension qd-bridge.ts' >&2; exit 1;; esac\nexec {real} \"$@\"\n"
     );
-    std::fs::write(&wrapper, script).unwrap();
-    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    sandbox.set("QD_PI_COMMAND", &wrapper);
-    let qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux, _llm) = pi_in(|sandbox| {
+        let wrapper = sandbox.path("pi-that-hates-bridges");
+        std::fs::write(&wrapper, script).unwrap();
+        std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        sandbox.set("QD_PI_COMMAND", &wrapper)
+    })
+    .await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;
     let warning = mux.wait_event("notify").await;
@@ -192,9 +179,7 @@ async fn a_command_with_a_wrong_envelope_is_answered() {
         ("if_session_version", json!(-1)),
         ("depends_on", json!("one")),
     ] {
-        let mut command = json!({"cmd": "abort", "session_id": session});
-        command[field] = value;
-        let id = mux.send(command).await;
+        let id = mux.send(with(on(&session, "abort"), json!({field: value}))).await;
         let answer = mux.wait_for("an answer", |frame| frame["id"] == id).await;
         assert!(answer["error"].is_string(), "{field}: {answer}");
     }

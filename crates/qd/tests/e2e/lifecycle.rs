@@ -3,7 +3,10 @@
 use qd_testkit::mux::text_of;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, demo_with_session};
+use crate::{
+    answer, assert_fields, begin_endless, demo, demo_asks, demo_session, demo_with_session, on, prompt,
+    restarted, session_rows,
+};
 
 #[tokio::test]
 async fn everything_is_there_after_kill_9() {
@@ -13,23 +16,19 @@ async fn everything_is_there_after_kill_9() {
     }
     mux.ok(json!({"cmd": "set_session_name", "session_id": session, "name": "Ship"})).await;
     let before = (mux.messages(&session).await, mux.state(&session).await);
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.messages(&session).await, before.0);
     let state = mux.state(&session).await;
     for field in ["seq", "session_version", "message_count", "title", "harness", "cwd", "model"] {
         assert_eq!(state[field], before.1[field], "{field}");
     }
     assert_eq!(state["status"], "dormant");
-    let list = mux.ok(json!({"cmd": "list_sessions"})).await;
-    let row = &list["sessions"][0];
-    assert_eq!(
-        (&row["state"], &row["title"], &row["message_count"]),
-        (&json!("dormant"), &json!("Ship"), &json!(9))
+    assert_fields(
+        &session_rows(&mut mux).await[0],
+        json!({"state": "dormant", "title": "Ship", "message_count": 9}),
     );
     // The next prompt starts the agent again and the numbers go on.
-    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
-    let events = mux.prompt(&session, "/text").await;
+    let events = mux.attach_and_prompt(&session, "/text").await;
     let first = events.iter().find_map(|event| event["seq"].as_u64()).unwrap();
     assert_eq!(Some(first), before.1["seq"].as_u64().map(|seq| seq + 1));
     let messages = mux.messages(&session).await;
@@ -43,20 +42,16 @@ async fn everything_is_there_after_kill_9() {
 #[tokio::test]
 async fn a_turn_cut_off_by_kill_9_is_told_and_the_session_goes_on() {
     let (qd, mut mux, session) = demo_with_session().await;
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
-    let asked = mux.wait_event("agent.input_needed").await;
+    let asked = demo_asks(&mut mux, &session).await;
     let cursor = asked["seq"].as_u64().unwrap();
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     let data = mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": cursor})).await;
     assert_eq!((&data["resume"], &data["pending_input"]), (&json!("ok"), &json!([])));
     let resolved = mux.wait_event("agent.input_resolved").await;
-    assert_eq!(resolved["request_id"], asked["request"]["request_id"]);
-    assert_eq!(resolved["outcome"], "withdrawn");
+    assert_fields(&resolved, json!({"request_id": asked["request"]["request_id"], "outcome": "withdrawn"}));
     assert!(mux.wait_event("agent.error").await["error"].as_str().unwrap().contains("stopped while"));
     assert_eq!(mux.wait_event("agent.idle").await["reason"], "aborted");
-    let late = json!({"cmd": "input_response", "session_id": session, "request_id": resolved["request_id"], "value": "red"});
-    mux.refused(late).await;
+    mux.refused(answer(&session, &resolved["request_id"], json!({"value": "red"}))).await;
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
 }
 
@@ -64,16 +59,15 @@ async fn a_turn_cut_off_by_kill_9_is_told_and_the_session_goes_on() {
 async fn a_session_is_closed_restarted_and_deleted() {
     let (qd, mut mux, session) = demo_with_session().await;
     mux.prompt(&session, "/text").await;
-    let command = |cmd: &str| json!({"cmd": cmd, "session_id": session});
+    let command = |cmd: &str| on(&session, cmd);
     mux.ok(command("session.close")).await;
     mux.wait_event("session.closed").await;
     assert_eq!(mux.state(&session).await["status"], "closed");
-    let error = mux.refused(json!({"cmd": "prompt", "session_id": session, "message": "hi"})).await;
+    let error = mux.refused(prompt(&session, "hi")).await;
     assert!(error.contains("session.restart"), "{error}");
     mux.ok(command("session.close")).await;
     assert_eq!(mux.messages(&session).await.len(), 2, "the conversation stays");
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.state(&session).await["status"], "closed", "closed is closed, also after a restart");
     mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     mux.ok(command("session.restart")).await;
@@ -85,11 +79,10 @@ async fn a_session_is_closed_restarted_and_deleted() {
     for cmd in ["get_state", "get_messages", "session.attach", "session.delete"] {
         assert!(mux.refused(command(cmd)).await.contains("not found"));
     }
-    assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"], json!([]));
+    assert!(session_rows(&mut mux).await.is_empty());
     assert_eq!(mux.ok(json!({"cmd": "search", "query": "short"})).await["hits"], json!([]));
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
-    assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"], json!([]));
+    let (_qd, mut mux) = restarted(qd).await;
+    assert!(session_rows(&mut mux).await.is_empty());
     // The name is free again.
     let data =
         mux.ok(json!({"cmd": "session.create", "session_id": session, "config": {"harness": "demo"}})).await;
@@ -101,14 +94,11 @@ async fn closing_and_deleting_a_working_session_ends_its_turn() {
     let (_qd, mut mux) = demo().await;
     for cmd in ["session.close", "session.restart", "session.delete"] {
         let session = demo_session(&mut mux).await;
-        mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
-        mux.wait_event("stream.text_delta").await;
-        mux.ok(json!({"cmd": cmd, "session_id": session})).await;
-        let ended = mux
-            .wait_for("the aborted answer", |frame| {
-                frame["event"] == "stream.message_end" && frame["message"]["role"] == "assistant"
-            })
-            .await;
+        begin_endless(&mut mux, &session).await;
+        mux.ok(on(&session, cmd)).await;
+        let is_answer =
+            |frame: &Value| frame["event"] == "stream.message_end" && frame["message"]["role"] == "assistant";
+        let ended = mux.wait_for("the aborted answer", is_answer).await;
         assert_eq!(ended["message"]["stop_reason"], "aborted");
         assert_eq!(mux.wait_event("agent.idle").await["reason"], "aborted");
     }
@@ -134,8 +124,7 @@ async fn sessions_and_runners_are_listed() {
     };
     watcher.wait_for("the news of a session", |frame| changed(&first, "created", frame)).await;
     mux.prompt(&first, "/text").await;
-    let list = mux.ok(json!({"cmd": "list_sessions"})).await;
-    let rows = list["sessions"].as_array().unwrap();
+    let rows = session_rows(&mut mux).await;
     assert_eq!(rows.len(), 2);
     let row = rows.iter().find(|row| row["session_id"] == first.as_str()).unwrap();
     assert_eq!((&row["title"], &row["cwd"], &row["state"]), (&json!("One"), &json!(cwd), &json!("idle")));
@@ -162,7 +151,7 @@ async fn what_cannot_be_created_says_why_and_leaves_nothing() {
         let error = mux.refused(command).await;
         assert!(error.contains(expected), "{error}");
     }
-    assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(session_rows(&mut mux).await.len(), 1);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
-use crate::demo;
+use crate::{answer, assert_fields, demo, failed, with};
 
 /// An MCP client, as agents have one.
 struct McpAgent {
@@ -118,8 +118,7 @@ async fn an_agent_reads_at_once_and_writes_after_a_person_said_yes() {
     assert_eq!((&*refused, is_error), ("path contains ..", true));
     // Nothing but the tool's own arguments: no other session, no other root, no way around the question.
     for extra in [json!({ "ask": false }), json!({ "session_id": "x" }), json!({ "root": "/" })] {
-        let mut arguments = json!({ "path": "b.txt", "content": "x" });
-        arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let arguments = with(json!({ "path": "b.txt", "content": "x" }), extra);
         let (refused, is_error) = agent.call("fs_write", arguments).await;
         assert!(is_error && refused.contains("has no argument"), "{refused}");
     }
@@ -127,14 +126,9 @@ async fn an_agent_reads_at_once_and_writes_after_a_person_said_yes() {
     // The token is the owner's, who would not be asked; the agent is.
     let id = agent.begin("fs_write", json!({ "path": "b.txt", "content": "written" })).await;
     let asked = question(&mut mux).await;
-    assert_eq!(
-        (&asked["metadata"]["op_tool"], &asked["metadata"]["actor"]),
-        (&json!("rpc.fs.write"), &json!("agent"))
-    );
+    assert_fields(&asked, json!({"metadata/op_tool": "rpc.fs.write", "metadata/actor": "agent"}));
     assert!(!work.join("b.txt").exists());
-    let yes = json!({ "cmd": "input_response", "session_id": session, "request_id": asked["request_id"],
-                      "decision": "approve" });
-    mux.ok(yes).await;
+    mux.ok(answer(&session, &asked["request_id"], json!({"decision": "approve"}))).await;
     let (written, is_error) = text(&agent.answer(id).await);
     assert!(!is_error && written.starts_with("Wrote 7 bytes to b.txt"), "{written}");
     assert_eq!(std::fs::read_to_string(work.join("b.txt")).unwrap(), "written");
@@ -161,9 +155,8 @@ async fn a_call_that_the_agent_takes_back_asks_nobody_any_more() {
         frame["event"] == "agent.input_needed" && frame["request"]["request_id"] != asked["request_id"]
     };
     let asked = mux.wait_for("the next question", is_next).await;
-    let no = json!({ "cmd": "input_response", "session_id": session, "request_id": asked["request"]["request_id"],
-                     "decision": "deny", "reason": "not today" });
-    mux.ok(no).await;
+    let no = json!({"decision": "deny", "reason": "not today"});
+    mux.ok(answer(&session, &asked["request"]["request_id"], no)).await;
     assert_eq!(text(&agent.answer(id).await), ("denied: not today".into(), true));
     agent.end().await;
 }
@@ -172,7 +165,6 @@ async fn a_call_that_the_agent_takes_back_asks_nobody_any_more() {
 async fn it_needs_to_know_its_session() {
     let (qd, _mux) = demo().await;
     let output = qd.cli(&["mcp"]).await;
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("QD_SESSION_ID"));
+    assert!(failed(&output, 2).contains("QD_SESSION_ID"));
     assert!(output.stdout.is_empty());
 }

@@ -18,27 +18,39 @@ use qd_testkit::pi_server::PiClient;
 use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 
-/// A sandbox with pi whose face has a port of its own and no rate limits in the way.
-async fn pi_sandbox() -> (Sandbox, LlmServer) {
-    let llm = LlmServer::start().await.unwrap();
-    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    sandbox.set("QD_PI_SERVER_PORT", "0");
-    unlimited(&mut sandbox);
-    (sandbox, llm)
-}
+use crate::with;
 
-/// Takes the rate limits away: tests send more than people do.
-fn unlimited(sandbox: &mut Sandbox) {
+/// A server whose face has a port of its own, and a client of the face. The rate limits are taken away, because tests
+/// send more than people do; `settings` can set them again.
+async fn up(mut sandbox: Sandbox, settings: &[(&str, &str)]) -> (Qd, PiClient) {
+    sandbox.set("QD_PI_SERVER_PORT", "0");
     for name in ["QD_PI_RATE_PER_MINUTE", "QD_PI_GLOBAL_RATE_PER_MINUTE", "QD_PI_UI_RATE_PER_MINUTE"] {
         sandbox.set(name, "0");
     }
+    for (name, value) in settings {
+        sandbox.set(name, value);
+    }
+    let qd = sandbox.up().await;
+    let client = qd.pi_client().await;
+    (qd, client)
+}
+
+/// The server, killed and started again, and a new client.
+async fn restarted(qd: Qd) -> (Qd, PiClient) {
+    let qd = qd.restart().await;
+    let client = qd.pi_client().await;
+    (qd, client)
 }
 
 /// A server with real pi and a client of the face.
 async fn pi() -> (Qd, PiClient, LlmServer) {
-    let (sandbox, llm) = pi_sandbox().await;
-    let qd = sandbox.up().await;
-    let client = qd.pi_client().await;
+    pi_with(&[]).await
+}
+
+/// The same with these settings.
+async fn pi_with(settings: &[(&str, &str)]) -> (Qd, PiClient, LlmServer) {
+    let (sandbox, llm) = crate::pi_sandbox().await;
+    let (qd, client) = up(sandbox, settings).await;
     (qd, client, llm)
 }
 
@@ -51,12 +63,7 @@ async fn pi_with_session() -> (Qd, PiClient, LlmServer, String) {
 
 /// A server with the demo agent only.
 async fn demo() -> (Qd, PiClient) {
-    let mut sandbox = crate::sandbox();
-    sandbox.set("QD_PI_SERVER_PORT", "0");
-    unlimited(&mut sandbox);
-    let qd = sandbox.up().await;
-    let client = qd.pi_client().await;
-    (qd, client)
+    up(crate::sandbox(), &[]).await
 }
 
 /// The same with a session of the demo agent that the client follows.
@@ -94,11 +101,7 @@ impl FaceStage {
 
     /// A `create_session` with these fields too.
     fn create(&self, more: Value) -> Value {
-        let mut command = json!({"type": "create_session"});
-        for fields in [&self.fields, &more] {
-            command.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        }
-        command
+        with(with(json!({"type": "create_session"}), self.fields.clone()), more)
     }
 }
 
@@ -141,4 +144,19 @@ fn prompt(session: &str, message: &str) -> Value {
 
 fn on(session: &str, kind: &str) -> Value {
     json!({"type": kind, "sessionId": session})
+}
+
+/// The command that names a session.
+fn rename(session: &str, name: &str) -> Value {
+    with(on(session, "set_session_name"), json!({"name": name}))
+}
+
+/// A shell command in a session.
+fn bash(session: &str, command: &str) -> Value {
+    with(on(session, "bash"), json!({"command": command}))
+}
+
+/// What a command that succeeds answers with.
+async fn data(client: &mut PiClient, command: Value) -> Value {
+    client.ok(command).await["data"].clone()
 }

@@ -3,15 +3,14 @@
 use qd_testkit::push::{Browser, PushService};
 use serde_json::json;
 
-use crate::{demo_session, sandbox};
+use crate::{assert_fields, demo_session, sandbox, up};
 
 #[tokio::test]
 async fn an_approval_is_pushed_and_given_from_the_notification_once() {
     let service = PushService::start().await;
     let mut sandbox = sandbox();
     sandbox.set("QD_PUSH_LOOPBACK", "on");
-    let qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = up(sandbox).await;
     let session = demo_session(&mut mux).await;
     let person = json!({"username":"otto","password":"correct horse battery","role":"operator"});
     assert_eq!(qd.http("POST", "/api/people", Some(&person)).await.status, 201);
@@ -28,11 +27,7 @@ async fn an_approval_is_pushed_and_given_from_the_notification_once() {
     let (answer, ()) =
         tokio::join!(qd.http_as(Some(&otto), "POST", "/api/commands", Some(&command)), async {
             let (_, message) = service.message(&phone, 0).await;
-            assert_eq!(
-                (&message["kind"], &message["session_id"]),
-                (&json!("approval"), &json!(session)),
-                "{message}"
-            );
+            assert_fields(&message, json!({"kind": "approval", "session_id": session}));
             assert!(message["body"].as_str().unwrap().contains("from-the-gate"), "{message}");
             let answer = json!({"token":message["answer_token"],"decision":"approve"});
             let answered = qd.http_as(None, "POST", "/api/push/answer", Some(&answer)).await;
@@ -44,10 +39,7 @@ async fn an_approval_is_pushed_and_given_from_the_notification_once() {
     assert!(answer["data"].to_string().contains("from-the-gate"), "{answer}");
     let audit = qd.http("GET", "/api/audit?kind=permission", None).await.json();
     let entry = &audit["entries"][0];
-    assert_eq!(
-        (&entry["principal"], &entry["actor"], &entry["ok"]),
-        (&json!("owner"), &json!("push"), &json!(true))
-    );
+    assert_fields(entry, json!({"principal": "owner", "actor": "push", "ok": true}));
     let key = qd.sandbox().data_dir().join("push-key.pem");
     assert!(key.exists());
 }

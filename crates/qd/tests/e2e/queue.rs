@@ -1,45 +1,26 @@
 //! What waits for the agent is changed by a person, and what lists show of a session.
 
-use qd_testkit::mux::{Mux, short, text_of};
+use qd_testkit::mux::{Mux, short};
 use serde_json::{Value, json};
 
-use crate::{demo, pi_with_session};
-
-const PIXEL: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-
-fn command(cmd: &str, session: &str, message: &str) -> Value {
-    json!({"cmd": cmd, "session_id": session, "message": message})
-}
-
-fn queue(steering: &[&str], follow_up: &[&str]) -> Value {
-    json!({"steering": steering, "follow_up": follow_up})
-}
+use crate::{
+    PIXEL, demo, demo_asks, on, pi_with_session, prompt, queue, restarted, said_by, say, session_rows, with,
+};
 
 fn queue_set(session: &str, steering: &[&str], follow_up: &[&str]) -> Value {
-    let mut command = queue(steering, follow_up);
-    command["cmd"] = json!("queue.set");
-    command["session_id"] = json!(session);
-    command
-}
-
-/// What the session was told, in order.
-async fn prompts(mux: &mut Mux, session: &str) -> Vec<String> {
-    let messages = mux.messages(session).await;
-    messages.iter().filter(|message| message["role"] == "user").map(text_of).collect()
+    with(on(session, "queue.set"), queue(steering, follow_up))
 }
 
 #[tokio::test]
 async fn pi_reads_the_queue_as_it_was_changed() {
     let (_qd, mut mux, llm, session) = pi_with_session().await;
-    mux.ok(command("prompt", &session, "@@hold name=a")).await;
+    mux.ok(prompt(&session, "@@hold name=a")).await;
     mux.wait_event("stream.text_delta").await;
-    let mut look = command("follow_up", &session, "@@text text=looked");
-    look["images"] = json!([{"data": PIXEL, "media_type": "image/png"}]);
-    look["client_id"] = json!("mine");
-    mux.ok(look).await;
-    mux.ok(command("follow_up", &session, "@@text text=removed")).await;
-    mux.ok(command("follow_up", &session, "@@text text=before")).await;
+    let image = json!({"data": PIXEL, "media_type": "image/png"});
+    let more = json!({"images": [image], "client_id": "mine"});
+    mux.ok(with(say("follow_up", &session, "@@text text=looked"), more)).await;
+    mux.ok(say("follow_up", &session, "@@text text=removed")).await;
+    mux.ok(say("follow_up", &session, "@@text text=before")).await;
     let all = queue(&[], &["@@text text=looked", "@@text text=removed", "@@text text=before"]);
     mux.wait_for("all wait", |frame| frame["queue"] == all).await;
 
@@ -52,10 +33,8 @@ async fn pi_reads_the_queue_as_it_was_changed() {
         |frame: &Value| frame["event"] == "stream.message_end" && frame["message"]["client_id"] == "mine";
     mux.wait_for("the last of the queue", is_last).await;
     mux.wait_event("agent.idle").await;
-    assert_eq!(
-        prompts(&mut mux, &session).await,
-        ["@@hold name=a", "@@text text=after", "@@text text=looked"]
-    );
+    let said = said_by(&mut mux, "user", &session).await;
+    assert_eq!(said, ["@@hold name=a", "@@text text=after", "@@text text=looked"]);
     let messages = mux.messages(&session).await;
     let looked = messages.iter().find(|message| message["client_id"] == "mine").unwrap();
     assert!(looked["parts"].to_string().contains("image"), "its image came with it: {}", short(looked));
@@ -64,17 +43,17 @@ async fn pi_reads_the_queue_as_it_was_changed() {
     // What was read cannot be changed any more, which is said.
     let data = mux.ok(queue_set(&session, &[], &["@@text text=looked"])).await;
     assert_eq!(data["taken"], json!(["@@text text=looked"]), "{}", short(&data));
-    assert_eq!(prompts(&mut mux, &session).await.len(), 3);
+    assert_eq!(said_by(&mut mux, "user", &session).await.len(), 3);
 }
 
 #[tokio::test]
 async fn pi_reads_a_changed_queue_after_an_abort_with_the_next_prompt() {
     let (_qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
-    mux.ok(command("prompt", &session, "@@hold name=never")).await;
+    mux.ok(prompt(&session, "@@hold name=never")).await;
     mux.wait_event("stream.text_delta").await;
-    mux.ok(command("follow_up", &session, "@@text text=one")).await;
-    mux.ok(command("follow_up", &session, "@@text text=two")).await;
+    mux.ok(say("follow_up", &session, "@@text text=one")).await;
+    mux.ok(say("follow_up", &session, "@@text text=two")).await;
     let both = queue(&[], &["@@text text=one", "@@text text=two"]);
     mux.wait_for("both wait", |frame| frame["queue"] == both).await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
@@ -83,10 +62,10 @@ async fn pi_reads_a_changed_queue_after_an_abort_with_the_next_prompt() {
     assert_eq!(data, queue(&[], &["@@text text=two"]));
     assert_eq!(mux.state(&session).await["status"], "idle", "nothing begins by itself");
     let from = mux.frames().len();
-    mux.ok(command("prompt", &session, "@@text text=asked")).await;
+    mux.ok(prompt(&session, "@@text text=asked")).await;
     mux.wait_for("an empty queue", |frame| frame["queue"] == queue(&[], &[])).await;
     mux.until_idle(&session, from).await;
-    let said = prompts(&mut mux, &session).await;
+    let said = said_by(&mut mux, "user", &session).await;
     assert_eq!(said, ["@@hold name=never", "@@text text=two", "@@text text=asked"]);
 }
 
@@ -104,17 +83,14 @@ async fn pi_says_which_thinking_levels_a_model_takes() {
 }
 
 async fn summary(mux: &mut Mux, session: &str) -> Value {
-    let data = mux.ok(json!({"cmd": "list_sessions"})).await;
-    let lines = data["sessions"].as_array().unwrap();
-    lines.iter().find(|line| line["session_id"] == session).unwrap().clone()
+    session_rows(mux).await.into_iter().find(|row| row["session_id"] == session).unwrap()
 }
 
 #[tokio::test]
 async fn lists_show_what_a_session_says_costs_and_asks() {
     let (qd, mut mux, _llm, session) = pi_with_session().await;
     mux.ok(json!({"cmd": "list_sessions"})).await;
-    let prompt = "@@text text=\"first\\n\\tline\"\n@@usage input=100 output=7";
-    mux.prompt(&session, prompt).await;
+    mux.prompt(&session, "@@text text=\"first\\n\\tline\"\n@@usage input=100 output=7").await;
     let told =
         |frame: &Value| frame["type"] == "session.changed" && frame["session"]["last_text"] == "first line";
     let changed = mux.wait_for("the list is told", told).await;
@@ -124,13 +100,12 @@ async fn lists_show_what_a_session_says_costs_and_asks() {
     assert!(line["cost_usd"].as_f64().unwrap() > 0.0, "{}", short(&line));
     assert_eq!((&line["phase"], &line["working_since"]), (&Value::Null, &Value::Null));
 
-    mux.ok(command("prompt", &session, "@@hold name=never")).await;
+    mux.ok(prompt(&session, "@@hold name=never")).await;
     mux.wait_for("it works", |frame| frame["session"]["phase"] == "generating").await;
     let line = summary(&mut mux, &session).await;
     assert!(line["working_since"].as_i64().is_some(), "{}", short(&line));
     assert_eq!(line["state"], "working");
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     let line = summary(&mut mux, &session).await;
     let kept = (&line["tokens"], &line["last_text"]);
     assert_eq!(kept, (&json!(107), &json!("@@hold name=never")), "{}", short(&line));
@@ -141,26 +116,24 @@ async fn the_oldest_question_is_in_the_list_and_a_search_is_filtered() {
     let (_qd, mut mux) = demo().await;
     let session = mux.create(json!({"harness": "demo", "title": "Hulls"})).await;
     mux.ok(json!({"cmd": "list_sessions"})).await;
-    mux.ok(command("prompt", &session, "/question")).await;
-    let asked = mux.wait_event("agent.input_needed").await;
+    let asked = demo_asks(&mut mux, &session).await;
     let line = summary(&mut mux, &session).await;
     assert_eq!(line["pending_title"], asked["request"]["title"], "{}", short(&line));
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
 
     mux.prompt(&session, "/text barnacle").await;
-    let hits = |filter: Value| {
-        let mut search = json!({"cmd": "search", "query": "barnacle"});
-        search.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
-        search
-    };
+    let hits = |filter: Value| with(json!({"cmd": "search", "query": "barnacle"}), filter);
     let found = mux.ok(hits(json!({"harness": "demo", "session_id": session, "from": 0}))).await;
     let hit = &found["hits"][0];
     assert_eq!((&hit["title"], &hit["harness"]), (&json!("Hulls"), &json!("demo")), "{}", short(&found));
     assert!(hit["runner_id"].is_string() && hit["cwd"].is_string(), "{}", short(hit));
-    for filter in [json!({"harness": "pi"}), json!({"to": 1}), json!({"session_id": "nobody"})] {
-        let found = mux.ok(hits(filter.clone())).await;
-        assert_eq!(found["hits"], json!([]), "{filter}");
+    for (field, value) in [
+        ("harness", json!("pi")),
+        ("to", json!(1)),
+        ("session_id", json!("nobody")),
+        ("runner_id", json!("elsewhere")),
+    ] {
+        let found = mux.ok(hits(json!({field: value}))).await;
+        assert_eq!(found["hits"], json!([]), "{field}");
     }
-    let other = mux.ok(hits(json!({"runner_id": "elsewhere"}))).await;
-    assert_eq!(other["hits"], json!([]));
 }

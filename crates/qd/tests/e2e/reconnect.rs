@@ -85,6 +85,16 @@ async fn leave_after_every_frame(
     assert_eq!(mux.messages(session).await, stayed.messages);
 }
 
+/// Takes the frames of the one session until the client knows it to be idle with this many messages.
+async fn follow(mux: &mut Mux, replica: &mut Replica, messages: usize) {
+    while replica.messages.len() < messages || !replica.is_settled() {
+        let frame = mux.next().await.unwrap();
+        if frame["channel"] == "agent" {
+            replica.take(&frame);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_after_any_frame_ends_with_the_same_messages() {
     let (qd, mut mux, session) = demo_with_session().await;
@@ -144,12 +154,7 @@ async fn attaching_in_the_middle_of_a_stream_gives_what_was_said_so_far() {
     assert_eq!(block["kind"], "text");
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     mux.until_idle(&session, from).await;
-    while !replica.is_settled() {
-        let frame = late.next().await.unwrap();
-        if frame["channel"] == "agent" {
-            replica.take(&frame);
-        }
-    }
+    follow(&mut late, &mut replica, 0).await;
     assert_eq!(replica.compared, 1, "the text put together is the text stored");
     assert_eq!(replica.messages, mux.messages(&session).await);
 }
@@ -166,12 +171,7 @@ async fn a_reader_that_falls_behind_is_told_of_its_gap_and_catches_up() {
         mux.prompt(&session, "/long 100000").await;
     }
     mux.prompt(&session, "/text").await;
-    while replica.messages.len() < 10 || !replica.is_settled() {
-        let frame = slow.next().await.unwrap();
-        if frame["channel"] == "agent" {
-            replica.take(&frame);
-        }
-    }
+    follow(&mut slow, &mut replica, 10).await;
     assert!(slow.frames().iter().any(|frame| frame["event"] == "session.resync"), "the gap was said");
     // Messages of this size come in several pages; the first will do.
     let stored = mux.messages(&session).await;

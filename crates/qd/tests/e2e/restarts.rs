@@ -1,26 +1,15 @@
 //! After a restart, planned or not: what waited is delivered once, and what nobody can know is said.
 
-use qd_testkit::mux::{Mux, names, short, text_of, transcript};
+use qd_testkit::mux::{Mux, names, short, text_of};
 use qd_testkit::process::{eventually, kill9, with_marker};
-use qd_testkit::qd::{Qd, Sandbox};
-use rustix::process::{Pid, Signal, kill_process};
+use qd_testkit::qd::Qd;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session, pi, pi_session, pi_with_session, sandbox};
-
-fn command(cmd: &str, session: &str, message: &str) -> Value {
-    json!({"cmd": cmd, "session_id": session, "message": message})
-}
-
-fn queue(steering: &[&str], follow_up: &[&str]) -> Value {
-    json!({"steering": steering, "follow_up": follow_up})
-}
-
-/// What people said, in order.
-async fn said(mux: &mut Mux, session: &str) -> Vec<String> {
-    let messages = transcript(&mux.messages(session).await);
-    messages.into_iter().filter(|(role, _)| role == "user").map(|(_, text)| text).collect()
-}
+use crate::{
+    demo, demo_asks, demo_session, on, pi, pi_in, pi_session, pi_with_session, pid_of, prompt, queue,
+    restarted, said_by, sandbox, say, signal, up, with,
+};
 
 async fn until_idle_with_empty_queue(mux: &mut Mux, session: &str, from: usize) {
     mux.until_idle(session, from).await;
@@ -31,12 +20,9 @@ async fn until_idle_with_empty_queue(mux: &mut Mux, session: &str, from: usize) 
 /// A demo session that waits for a person, with two messages that wait for it.
 async fn waiting(mux: &mut Mux) -> String {
     let session = demo_session(mux).await;
-    mux.ok(command("prompt", &session, "/question")).await;
-    mux.wait_event("agent.input_needed").await;
-    let mut later = command("follow_up", &session, "/text later");
-    later["client_id"] = json!("mine");
-    mux.ok(later).await;
-    mux.ok(command("steer", &session, "/text sooner")).await;
+    demo_asks(mux, &session).await;
+    mux.ok(with(say("follow_up", &session, "/text later"), json!({"client_id": "mine"}))).await;
+    mux.ok(say("steer", &session, "/text sooner")).await;
     let both = queue(&["/text sooner"], &["/text later"]);
     mux.wait_for("both wait", |frame| frame["queue"] == both).await;
     session
@@ -46,11 +32,14 @@ async fn waiting(mux: &mut Mux) -> String {
 async fn all_run_once(mux: &mut Mux, session: &str) {
     assert_eq!(mux.state(session).await["queue"], queue(&["/text sooner"], &["/text later"]));
     assert_eq!(mux.state(session).await["status"], "dormant", "what waits starts no agent by itself");
-    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    mux.ok(on(session, "session.attach")).await;
     let from = mux.frames().len();
-    mux.ok(command("prompt", session, "/text now")).await;
+    mux.ok(prompt(session, "/text now")).await;
     until_idle_with_empty_queue(mux, session, from).await;
-    assert_eq!(said(mux, session).await, ["/question", "/text sooner", "/text later", "/text now"]);
+    assert_eq!(
+        said_by(mux, "user", session).await,
+        ["/question", "/text sooner", "/text later", "/text now"]
+    );
     let later = mux.messages(session).await.into_iter().find(|message| text_of(message) == "/text later");
     assert_eq!(later.unwrap()["client_id"], "mine", "the client finds its own message again");
 }
@@ -60,8 +49,7 @@ async fn what_waited_at_kill_9_runs_once_when_the_session_is_used() {
     let (qd, mut mux) = demo().await;
     let session = waiting(&mut mux).await;
     let cursor = mux.frames().iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": cursor})).await;
     let resolved = mux.wait_event("agent.input_resolved").await;
     assert_eq!(resolved["outcome"], "withdrawn", "nobody can answer it any more");
@@ -82,26 +70,24 @@ async fn what_waited_at_a_planned_stop_runs_once_when_the_session_is_used() {
 #[tokio::test]
 async fn what_waited_in_a_dead_pi_is_read_by_the_next() {
     let (qd, mut mux, llm, session) = pi_with_session().await;
-    mux.ok(command("prompt", &session, "@@hold name=never")).await;
+    mux.ok(prompt(&session, "@@hold name=never")).await;
     mux.wait_event("stream.text_delta").await;
-    mux.ok(command("follow_up", &session, "@@text text=followed")).await;
-    mux.ok(command("steer", &session, "@@text text=steered")).await;
+    mux.ok(say("follow_up", &session, "@@text text=followed")).await;
+    mux.ok(say("steer", &session, "@@text text=steered")).await;
     let both = queue(&["@@text text=steered"], &["@@text text=followed"]);
     mux.wait_for("both wait", |frame| frame["queue"] == both).await;
-    let pid = mux.state(&session).await["process"]["pid"].as_i64().unwrap();
-    kill9(i32::try_from(pid).unwrap());
+    kill9(pid_of(&mut mux, &session).await);
     mux.wait_event("agent.error").await;
     assert_eq!(mux.state(&session).await["queue"], both, "nothing is thrown away");
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.state(&session).await["queue"], both);
-    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    mux.ok(on(&session, "session.attach")).await;
     let from = mux.frames().len();
     // What waited goes first; the agent may be through with it before it gets the prompt.
-    mux.ok(command("prompt", &session, "@@text text=asked")).await;
+    mux.ok(prompt(&session, "@@text text=asked")).await;
     until_idle_with_empty_queue(&mut mux, &session, from).await;
     let expected = ["@@hold name=never", "@@text text=steered", "@@text text=followed", "@@text text=asked"];
-    assert_eq!(said(&mut mux, &session).await, expected);
+    assert_eq!(said_by(&mut mux, "user", &session).await, expected);
     let seen: Vec<String> =
         llm.requests().pop().unwrap().messages().into_iter().map(|(_, text)| text).collect();
     // pi writes its file with the first answer, so the one that was cut off is not in it.
@@ -114,28 +100,25 @@ async fn what_waited_in_a_dead_pi_is_read_by_the_next() {
 async fn sessions_resume_at_the_start_if_that_is_wanted() {
     let mut sandbox = sandbox();
     sandbox.argument("--resume").argument("at-start");
-    let qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = up(sandbox).await;
     let idle = demo_session(&mut mux).await;
     let closed = demo_session(&mut mux).await;
     mux.ok(json!({"cmd": "session.close", "session_id": closed})).await;
     let session = waiting(&mut mux).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     let answer = mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;
     let is_done = answer["state"]["status"] == "idle" && answer["state"]["queue"] == queue(&[], &[]);
     if !is_done {
-        mux.wait_for("the last of what waited", |frame| {
+        let is_last = |frame: &Value| {
             frame["event"] == "stream.message_end" && text_of(&frame["message"]) == "/text later"
-        })
-        .await;
+        };
+        mux.wait_for("the last of what waited", is_last).await;
         mux.wait_event("agent.idle").await;
     }
-    assert_eq!(said(&mut mux, &session).await, ["/question", "/text sooner", "/text later"]);
+    assert_eq!(said_by(&mut mux, "user", &session).await, ["/question", "/text sooner", "/text later"]);
     assert_eq!(mux.state(&idle).await["status"], "idle");
     assert_eq!(mux.state(&closed).await["status"], "closed");
-    let qd = qd.terminate().await.up().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = up(qd.terminate().await).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": idle, "after": 0})).await;
     assert_eq!(mux.state(&idle).await["status"], "idle", "after a planned stop as well");
 }
@@ -146,15 +129,13 @@ async fn a_prompt_cut_off_by_a_kill_is_told_and_can_be_sent_again() {
     mux.prompt(&session, "@@text text=before").await;
     let cursor = mux.frames().iter().filter_map(|frame| frame["seq"].as_u64()).max().unwrap();
     // A pi that does not read keeps the prompt under way.
-    let pid = i32::try_from(mux.state(&session).await["process"]["pid"].as_i64().unwrap()).unwrap();
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
-    let mut keyed = command("prompt", &session, "@@text text=\"the lost one\"");
-    keyed["idempotency_key"] = json!("k");
+    signal(pid_of(&mut mux, &session).await, Signal::STOP);
+    let lost = prompt(&session, "@@text text=\"the lost one\"");
+    let keyed = with(lost.clone(), json!({"idempotency_key": "k"}));
     mux.send(keyed.clone()).await;
     // Answered by the session after it has taken the prompt, which is stored by then.
     mux.state(&session).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": cursor})).await;
     let told = mux.wait_event("notify").await;
     let message = told["message"].as_str().unwrap();
@@ -165,26 +146,23 @@ async fn a_prompt_cut_off_by_a_kill_is_told_and_can_be_sent_again() {
         assert_eq!((&answer["success"], &answer["indeterminate"]), (&json!(false), &json!(true)));
     }
     // Told once, whatever happens later.
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": told["seq"]})).await;
-    assert_eq!(mux.call(keyed.clone()).await["indeterminate"], true);
-    keyed["idempotency_key"] = json!("k2");
+    assert_eq!(mux.call(keyed).await["indeterminate"], true);
     let from = mux.frames().len();
-    mux.ok(keyed).await;
+    mux.ok(with(lost, json!({"idempotency_key": "k2"}))).await;
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
     assert!(!names(mux.frames()).contains(&"notify"), "it was told once");
-    let said = said(&mut mux, &session).await;
+    let said = said_by(&mut mux, "user", &session).await;
     assert_eq!(said, ["@@text text=before", "@@text text=\"the lost one\""]);
 }
 
 /// What a session says that cannot come back, and that it comes back when the cause is gone.
 async fn cannot_come_back(qd: Qd, session: &str, expected: &str) -> (Qd, Mux) {
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.state(session).await["status"], "dormant");
-    let error = mux.refused(command("prompt", session, "@@text text=on")).await;
+    let error = mux.refused(prompt(session, "@@text text=on")).await;
     assert!(error.contains(expected), "{error}");
     let state = mux.state(session).await;
     assert_eq!(state["status"], "failed");
@@ -211,21 +189,16 @@ async fn a_session_that_cannot_come_back_says_why() {
     std::fs::rename(&aside, &file).unwrap();
     let events = mux.attach_and_prompt(&session, "@@text text=two").await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
-    assert_eq!(said(&mut mux, &session).await, ["@@text text=one", "@@text text=two"]);
+    assert_eq!(said_by(&mut mux, "user", &session).await, ["@@text text=one", "@@text text=two"]);
 }
 
 #[tokio::test]
 async fn an_agent_resumed_at_the_start_leaves_nothing_behind() {
-    let llm = qd_testkit::llm::LlmServer::start().await.unwrap();
-    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    sandbox.argument("--resume").argument("at-start");
-    let qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux, _llm) = pi_in(|sandbox| sandbox.argument("--resume").argument("at-start")).await;
     let session = pi_session(&qd, &mut mux, json!({})).await;
     mux.prompt(&session, "@@text text=one").await;
     let place = qd.sandbox().data_dir().display().to_string();
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     mux.ok(json!({"cmd": "session.attach", "session_id": session, "after": 0})).await;
     mux.wait_for("it is back", |frame| frame["event"] == "session.created" && frame["resumed"] == true).await;
     assert_eq!(mux.prompt(&session, "@@text text=two").await.last().unwrap()["reason"], "stop");
@@ -238,9 +211,9 @@ async fn left_over(qd: &Qd, mux: &mut Mux) -> String {
     let session = pi_session(qd, mux, json!({})).await;
     mux.prompt(&session, "@@text text=before").await;
     let from = mux.frames().len();
-    mux.ok(command("prompt", &session, "@@hold name=never")).await;
+    mux.ok(prompt(&session, "@@hold name=never")).await;
     mux.wait_event("stream.text_delta").await;
-    mux.ok(command("follow_up", &session, "@@text text=left")).await;
+    mux.ok(say("follow_up", &session, "@@text text=left")).await;
     mux.ok(json!({"cmd": "abort", "session_id": session})).await;
     mux.until_idle(&session, from).await;
     assert_eq!(mux.state(&session).await["queue"], queue(&[], &["@@text text=left"]));
@@ -252,9 +225,8 @@ async fn what_an_abort_left_over_is_run_by_the_next_prompt_only() {
     let (qd, mut mux, llm) = pi().await;
     let session = left_over(&qd, &mut mux).await;
     let calls = llm.requests().len();
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
-    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let (_qd, mut mux) = restarted(qd).await;
+    mux.ok(on(&session, "session.attach")).await;
     // Reads and settings start pi.
     mux.ok(json!({"cmd": "get_commands", "session_id": session})).await;
     mux.ok(json!({"cmd": "get_stats", "session_id": session})).await;
@@ -263,9 +235,9 @@ async fn what_an_abort_left_over_is_run_by_the_next_prompt_only() {
     assert_eq!((&state["status"], &state["queue"]), (&json!("idle"), &queue(&[], &["@@text text=left"])));
     assert_eq!(llm.requests().len(), calls, "a look costs nothing");
     let from = mux.frames().len();
-    mux.ok(command("prompt", &session, "@@text text=next")).await;
+    mux.ok(prompt(&session, "@@text text=next")).await;
     until_idle_with_empty_queue(&mut mux, &session, from).await;
-    let said = said(&mut mux, &session).await;
+    let said = said_by(&mut mux, "user", &session).await;
     assert_eq!(&said[said.len() - 2..], ["@@text text=left", "@@text text=next"]);
 }
 
@@ -286,8 +258,11 @@ async fn what_waited_stays_behind_when_the_session_moves() {
         assert!(told.ends_with("\n@@text text=left"), "{kind}: {told}");
         assert_eq!(mux.state(&session).await["queue"], queue(&[], &[]), "{kind}");
         let from = mux.frames().len();
-        mux.ok(command("prompt", &session, "@@text text=next")).await;
+        mux.ok(prompt(&session, "@@text text=next")).await;
         until_idle_with_empty_queue(&mut mux, &session, from).await;
-        assert!(!said(&mut mux, &session).await.contains(&"@@text text=left".to_owned()), "{kind}");
+        assert!(
+            !said_by(&mut mux, "user", &session).await.contains(&"@@text text=left".to_owned()),
+            "{kind}"
+        );
     }
 }

@@ -16,7 +16,7 @@ use qd_testkit::qd::Qd;
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
-use crate::sandbox;
+use crate::{sandbox, until};
 
 /// A server, an app of the document, and the name of the one host.
 async fn app() -> (Qd, RunApp, String) {
@@ -61,14 +61,43 @@ fn mux_output(mux: &Mux, session: &str) -> String {
 
 /// The state of a run when it has ended.
 async fn exited(mux: &mut Mux, session: &str) -> Value {
-    let poll = async {
-        loop {
-            let state = mux.state(session).await;
-            if state["run"]["exit_code"].is_i64() {
-                return state;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(qd_testkit::mux::WAIT_MAX, poll).await.expect("the run ends")
+    until("the end of the run", async || {
+        let state = mux.state(session).await;
+        if state["run"]["exit_code"].is_i64() { Ok(state) } else { Err(state.to_string()) }
+    })
+    .await
+}
+
+/// Types a text into a run.
+async fn type_in(app: &mut RunApp, run: &str, text: &str) {
+    app.send("run.send_input", run, json!({"input_id": RunApp::new_id(), "text": text})).await;
+}
+
+/// Says yes to a question of a run.
+async fn approve(app: &mut RunApp, run: &str, question: &Value) {
+    app.send("run.permission.approve", run, json!({"request_id": question["request_id"]})).await;
+}
+
+/// Starts a gated call and waits for its question: the id of the call, and the question.
+async fn gated(app: &mut RunApp, kind: &str, run: &str, data: Value) -> (String, Value) {
+    app.skip();
+    let request_id = app.begin_rpc(kind, run, data).await;
+    let question = app.event(run, "run.permission_requested").await;
+    (request_id, question["data"].clone())
+}
+
+/// The same, approved: the response.
+async fn gated_and_approved(app: &mut RunApp, kind: &str, run: &str, data: Value) -> Value {
+    let from = app.count();
+    let (request_id, question) = gated(app, kind, run, data).await;
+    approve(app, run, &question).await;
+    app.response(from, &request_id).await
+}
+
+/// Checks that no file below a directory has this in it.
+fn assert_nowhere(directory: &std::path::Path, secret: &str) {
+    for (path, content) in qd_testkit::qd::files_below(directory) {
+        let is_there = content.windows(secret.len()).any(|window| window == secret.as_bytes());
+        assert!(!is_there, "{} has it", path.display());
+    }
 }

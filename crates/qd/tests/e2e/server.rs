@@ -3,17 +3,19 @@
 use std::path::Path;
 use std::process::Command;
 
-use qd_testkit::process::eventually;
+use qd_testkit::process::{eventually, with_marker};
 use serde_json::json;
 
-use crate::{demo, demo_session, demo_with_session, pi_with_session, sandbox};
+use crate::{
+    begin_endless, demo, demo_asks, demo_session, demo_with_session, endless_tool, failed, pi_with_session,
+    sandbox, up,
+};
 
 #[tokio::test]
 async fn two_servers_cannot_share_a_data_directory() {
     let (qd, mut mux) = demo().await;
     let output = qd.sandbox().run(&["up", "--ready-json", "--listen", "127.0.0.1:0"]).await;
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1));
+    let error = failed(&output, 1);
     assert!(error.contains(&format!("pid {}", qd.pid())) && error.contains("--data-dir"), "{error}");
     assert!(output.stdout.is_empty());
     // The first one has not noticed.
@@ -25,9 +27,7 @@ async fn two_servers_cannot_share_a_data_directory() {
 async fn a_taken_port_is_named_with_what_to_do() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = sandbox().run(&["up", "--listen", &address]).await;
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1));
+    let error = failed(&sandbox().run(&["up", "--listen", &address]).await, 1);
     assert!(error.contains(&address) && error.contains("--listen"), "{error}");
 }
 
@@ -36,18 +36,13 @@ async fn a_damaged_database_is_a_clear_error() {
     let (qd, mut mux, session) = demo_with_session().await;
     mux.prompt(&session, "/text").await;
     let sandbox = qd.terminate().await;
-    std::fs::write(
-        sandbox.data_dir().join("hub.db"),
-        "this is no database, but it is long enough to look like a file",
-    )
-    .unwrap();
+    let damaged = "this is no database, but it is long enough to look like a file";
+    std::fs::write(sandbox.data_dir().join("hub.db"), damaged).unwrap();
     for leftover in ["hub.db-wal", "hub.db-shm"] {
         // It is there only while a server runs.
         let _absent = std::fs::remove_file(sandbox.data_dir().join(leftover));
     }
-    let output = sandbox.run(&["up", "--listen", "127.0.0.1:0"]).await;
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{error}");
+    let error = failed(&sandbox.run(&["up", "--listen", "127.0.0.1:0"]).await, 1);
     assert!(error.contains("hub.db"), "{error}");
 }
 
@@ -55,18 +50,15 @@ async fn a_damaged_database_is_a_clear_error() {
 async fn sigterm_ends_the_server_in_time_with_work_going_on() {
     let (qd, mut mux) = demo().await;
     let working = demo_session(&mut mux).await;
-    mux.ok(json!({"cmd": "prompt", "session_id": working, "message": "/long 1000000"})).await;
-    mux.wait_event("stream.text_delta").await;
+    begin_endless(&mut mux, &working).await;
     let asking = demo_session(&mut mux).await;
-    mux.ok(json!({"cmd": "prompt", "session_id": asking, "message": "/question"})).await;
-    mux.wait_event("agent.input_needed").await;
+    demo_asks(&mut mux, &asking).await;
     let _silent = qd.connect().await;
     let sandbox = qd.terminate().await;
     // Clients are told; then the connection ends.
     mux.wait_for("the goodbye", |frame| frame["channel"] == "system" && frame["type"] == "shutdown").await;
     while mux.next().await.is_some() {}
-    let qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = up(sandbox).await;
     for session in [working, asking] {
         let state = mux.state(&session).await;
         assert_eq!((&state["status"], &state["pending_input"]), (&json!("dormant"), &json!([])));
@@ -78,24 +70,15 @@ async fn sigterm_ends_the_server_in_time_with_work_going_on() {
 #[tokio::test]
 async fn sigterm_ends_pi_and_its_tools_too() {
     let (qd, mut mux, _llm, session) = pi_with_session().await;
-    let marker = format!("31{}", std::process::id());
-    let prompt = format!("@@bash command=\"sleep {marker}\"");
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": prompt})).await;
-    mux.wait_event("tool.start").await;
-    eventually("the tool runs", || !qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty())
-        .await;
+    let marker = endless_tool(&mut mux, &session, 31).await;
     qd.terminate().await;
-    eventually("no tool is left", || {
-        qd_testkit::process::with_marker(&format!("sleep\0{marker}")).is_empty()
-    })
-    .await;
+    eventually("no tool is left", || with_marker(&marker).is_empty()).await;
 }
 
 #[tokio::test]
 async fn an_address_others_can_reach_needs_tls_or_a_word() {
-    let output = sandbox().run(&["up", "--listen", "0.0.0.0:0", "--tls", "off"]).await;
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--insecure-bind"));
+    let refused = failed(&sandbox().run(&["up", "--listen", "0.0.0.0:0", "--tls", "off"]).await, 2);
+    assert!(refused.contains("--insecure-bind"), "{refused}");
 }
 
 /// A small file system of its own; unmounted when dropped.
@@ -125,8 +108,7 @@ async fn a_full_disk_is_a_clear_error_and_nothing_is_lost() {
     let place = sandbox.path("small");
     let _disk = SmallDisk::mount(&place, "6m");
     sandbox.argument("--data-dir").argument(place.join("data"));
-    let mut qd = sandbox.up().await;
-    let mut mux = qd.connect().await;
+    let (mut qd, mut mux) = up(sandbox).await;
     let session = demo_session(&mut mux).await;
     mux.prompt(&session, "/text").await;
     let ballast = place.join("ballast");

@@ -1,18 +1,24 @@
 //! Several clients at one session.
 
-use qd_testkit::mux::text_of;
+use qd_testkit::mux::{Mux, text_of};
+use qd_testkit::qd::Qd;
 use qd_testkit::replica::Replica;
 use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::{demo, demo_session};
+use crate::{answer, demo, demo_asks, demo_session, demo_with_session, on, prompt, session_rows};
+
+/// A session of the demo agent that two clients follow.
+async fn two_clients() -> (Qd, Mux, Mux, String) {
+    let (qd, first, session) = demo_with_session().await;
+    let mut second = qd.connect().await;
+    second.ok(on(&session, "session.attach")).await;
+    (qd, first, second, session)
+}
 
 #[tokio::test]
 async fn two_clients_both_see_everything() {
-    let (qd, mut first) = demo().await;
-    let session = demo_session(&mut first).await;
-    let mut second = qd.connect().await;
-    second.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let (_qd, mut first, mut second, session) = two_clients().await;
     second.skip();
     let (seen_from, seen) = (second.frames().len(), first.prompt(&session, "/tools").await);
     let other = second.until_idle(&session, seen_from).await;
@@ -31,17 +37,13 @@ async fn two_clients_both_see_everything() {
 
 #[tokio::test]
 async fn an_approval_answered_by_one_disappears_at_the_other_and_the_loser_is_told() {
-    let (qd, mut first) = demo().await;
-    let session = demo_session(&mut first).await;
-    let mut second = qd.connect().await;
-    second.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let (_qd, mut first, mut second, session) = two_clients().await;
     let from = first.frames().len();
-    first.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
-    let request_id = first.wait_event("agent.input_needed").await["request"]["request_id"].clone();
+    let request_id = demo_asks(&mut first, &session).await["request"]["request_id"].clone();
     assert_eq!(second.wait_event("agent.input_needed").await["request"]["request_id"], request_id);
-    let answer = |value: &str| json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "value": value});
+    let colour = |value: &str| answer(&session, &request_id, json!({"value": value}));
     // Both answer at the same moment: one of them is first.
-    let (one, two) = tokio::join!(first.call(answer("red")), second.call(answer("blue")));
+    let (one, two) = tokio::join!(first.call(colour("red")), second.call(colour("blue")));
     let (winner, loser, chosen) = match (one["success"] == true, two["success"] == true) {
         (true, false) => (one, two, "red"),
         (false, true) => (two, one, "blue"),
@@ -57,25 +59,21 @@ async fn an_approval_answered_by_one_disappears_at_the_other_and_the_loser_is_to
     first.until_idle(&session, from).await;
     let messages = first.messages(&session).await;
     assert!(text_of(messages.last().unwrap()).contains(chosen));
-    second.refused_as(ErrorCode::QuestionAnswered, answer("green")).await;
-    let unknown =
-        json!({"cmd": "input_response", "session_id": session, "request_id": "nobody", "value": "red"});
+    second.refused_as(ErrorCode::QuestionAnswered, colour("green")).await;
+    let unknown = answer(&session, &json!("nobody"), json!({"value": "red"}));
     second.refused_as(ErrorCode::QuestionNotFound, unknown).await;
 }
 
 #[tokio::test]
 async fn a_client_that_comes_late_sees_the_open_question_and_the_conversation() {
-    let (qd, mut first) = demo().await;
-    let session = demo_session(&mut first).await;
-    first.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
-    let asked = first.wait_event("agent.input_needed").await;
+    let (qd, mut first, session) = demo_with_session().await;
+    let asked = demo_asks(&mut first, &session).await;
     let mut late = qd.connect().await;
     let data = late.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     assert_eq!(data["pending_input"], json!([asked["request"]]));
     assert_eq!(data["messages"], Value::Array(first.messages(&session).await));
     assert_eq!(data["state"]["status"], "working");
-    let list = late.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(list["sessions"][0]["pending_input_count"], 1);
+    assert_eq!(session_rows(&mut late).await[0]["pending_input_count"], 1);
     late.ok(json!({"cmd": "abort", "session_id": session})).await;
     let resolved = first.wait_event("agent.input_resolved").await;
     assert_eq!(resolved["outcome"], "withdrawn");
@@ -84,10 +82,7 @@ async fn a_client_that_comes_late_sees_the_open_question_and_the_conversation() 
 
 #[tokio::test]
 async fn a_detached_client_hears_no_more_of_the_session() {
-    let (qd, mut first) = demo().await;
-    let session = demo_session(&mut first).await;
-    let mut second = qd.connect().await;
-    second.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let (_qd, mut first, mut second, session) = two_clients().await;
     second.ok(json!({"cmd": "session.detach", "session_id": session})).await;
     let from = second.frames().len();
     first.prompt(&session, "/text").await;
@@ -109,7 +104,7 @@ async fn one_connection_follows_many_sessions() {
     }
     let from = mux.frames().len();
     for session in &sessions {
-        mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/thinking"})).await;
+        mux.send(prompt(session, "/thinking")).await;
     }
     for session in &sessions {
         let events = mux.until_idle(session, from).await;

@@ -3,30 +3,19 @@
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, of, short};
 use qd_testkit::process::eventually;
-use qd_testkit::qd::{Qd, Sandbox};
-use rustix::process::{Pid, Signal, kill_process};
+use qd_testkit::qd::Qd;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{pi_session, prompt};
+use crate::{pi_in, pi_session, pid_of, prompt, say, signal, with};
 
-/// A server with the real pi that is watched closely, and a client.
-async fn watched(arguments: &[&str]) -> (Qd, Mux, LlmServer) {
-    let llm = LlmServer::start().await.unwrap();
-    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    for argument in ["--hang-warning", "1", "--probe-interval", "1"].iter().chain(arguments) {
-        sandbox.argument(argument);
-    }
-    let qd = sandbox.up().await;
-    let mux = qd.connect().await;
-    (qd, mux, llm)
-}
-
-async fn pid_of(mux: &mut Mux, session: &str) -> i32 {
-    i32::try_from(mux.state(session).await["process"]["pid"].as_i64().unwrap()).unwrap()
-}
-
-fn signal(pid: i32, signal: Signal) {
-    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+/// A server with the real pi that is watched closely, a client, and a session of pi.
+async fn watched(arguments: &[&str]) -> (Qd, Mux, LlmServer, String) {
+    let arguments = ["--hang-warning", "1", "--probe-interval", "1"].iter().chain(arguments);
+    let (qd, mut mux, llm) =
+        pi_in(|sandbox| arguments.fold(sandbox, |sandbox, argument| sandbox.argument(argument))).await;
+    let session = pi_session(&qd, &mut mux, json!({})).await;
+    (qd, mux, llm, session)
 }
 
 fn health(text: &Value, frame: &Value) -> bool {
@@ -35,8 +24,7 @@ fn health(text: &Value, frame: &Value) -> bool {
 
 #[tokio::test]
 async fn a_stopped_agent_is_reported_until_it_answers_again() {
-    let (qd, mut mux, _llm) = watched(&[]).await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = watched(&[]).await;
     let pid = pid_of(&mut mux, &session).await;
     signal(pid, Signal::STOP);
     let warning = mux.wait_event("notify").await;
@@ -55,18 +43,15 @@ async fn a_stopped_agent_is_reported_until_it_answers_again() {
 
 #[tokio::test]
 async fn a_hung_agent_is_killed_and_goes_on_from_its_file() {
-    let (qd, mut mux, llm) = watched(&["--hang-restart", "2"]).await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = watched(&["--hang-restart", "2"]).await;
     mux.prompt(&session, "@@text text=\"the first answer\"").await;
     let pid = pid_of(&mut mux, &session).await;
     mux.ok(prompt(&session, "@@hold name=never")).await;
     mux.wait_event("stream.text_delta").await;
     signal(pid, Signal::STOP);
     let from = mux.frames().len();
-    let cut = mux
-        .send(json!({"cmd": "follow_up", "session_id": session, "message": "@@text text=cut",
-            "idempotency_key": "cut"}))
-        .await;
+    let keyed = json!({"idempotency_key": "cut"});
+    let cut = mux.send(with(say("follow_up", &session, "@@text text=cut"), keyed)).await;
     let events = mux.until_idle(&session, from).await;
     let error = of(&events, "agent.error")[0];
     assert!(error["error"].as_str().unwrap().contains("The agent hung"), "{}", short(error));
@@ -89,27 +74,22 @@ async fn a_hung_agent_is_killed_and_goes_on_from_its_file() {
 
 #[tokio::test]
 async fn a_long_silent_tool_is_named_and_left_alone() {
-    let (qd, mut mux, _llm) = watched(&["--hang-restart", "2"]).await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = watched(&["--hang-restart", "2"]).await;
     let from = mux.begin_prompt(&session, "@@bash command=\"sleep 7\"").await;
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "stop");
     assert_eq!(of(&events, "notify").len() + of(&events, "agent.error").len(), 0, "no word of a hang");
-    let texts: Vec<&Value> = of(&events, "status")
-        .into_iter()
-        .filter(|event| event["key"] == "qd.health")
-        .map(|event| &event["text"])
-        .collect();
-    let named =
-        texts.iter().filter(|text| text.as_str().is_some_and(|text| text.starts_with("Running bash for")));
-    assert!(named.count() >= 3, "{texts:?}");
+    let mut states = of(&events, "status");
+    states.retain(|event| event["key"] == "qd.health");
+    let texts: Vec<&Value> = states.iter().map(|event| &event["text"]).collect();
+    let is_named = |text: &&&Value| text.as_str().is_some_and(|text| text.starts_with("Running bash for"));
+    assert!(texts.iter().filter(is_named).count() >= 3, "{texts:?}");
     assert!(texts.last().unwrap().is_null(), "{texts:?}");
 }
 
 #[tokio::test]
 async fn a_silent_model_is_told_once_and_not_killed() {
-    let (qd, mut mux, llm) = watched(&["--hang-restart", "2"]).await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, llm, session) = watched(&["--hang-restart", "2"]).await;
     mux.ok(prompt(&session, "@@hold name=slow")).await;
     let warning = mux.wait_event("notify").await;
     let message = warning["message"].as_str().unwrap();
@@ -129,8 +109,7 @@ async fn a_silent_model_is_told_once_and_not_killed() {
 
 #[tokio::test]
 async fn a_death_is_told_at_once_with_its_signal() {
-    let (qd, mut mux, _llm) = watched(&[]).await;
-    let session = pi_session(&qd, &mut mux, json!({})).await;
+    let (_qd, mut mux, _llm, session) = watched(&[]).await;
     for (number, name) in [(Signal::SEGV, "SIGSEGV"), (Signal::KILL, "SIGKILL")] {
         mux.prompt(&session, "@@text text=up").await;
         signal(pid_of(&mut mux, &session).await, number);

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use qd_testkit::mux::Mux;
+use qd_testkit::mux::{Mux, short};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use super::{err, failed, fleet, messages_in, ok, session_on, until_local_status, until_status};
-use crate::sandbox;
+use super::{fleet, messages_in, session_on, until_local_status, until_status};
+use crate::{
+    assert_fields, begin_endless, demo, demo_asks, err, failed, ok, ok_json, prompt, sandbox, session_rows,
+    until, up,
+};
 
 /// A runner is back within two seconds of its hub; a loaded machine may need a little more.
 const RETURN_MAX: Duration = Duration::from_secs(4);
@@ -35,31 +38,20 @@ async fn a_machine_works_without_its_hub_and_everything_arrives_once_in_order() 
     let (qd, mut mux, desk) = fleet().await;
     let session = session_on(&mut mux, "desk").await;
     mux.prompt(&session, "/text").await;
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/question"})).await;
-    mux.wait_event("agent.input_needed").await;
+    demo_asks(&mut mux, &session).await;
     let hub_world = qd.kill9_at_address().await;
-    let failure = hub_world.run(&["ls"]).await;
-    assert_eq!(failure.status.code(), Some(3), "the hub's machine has no runner of its own any more");
+    // The hub's machine has no runner of its own any more.
+    failed(&hub_world.run(&["ls"]).await, 3);
 
     let listed = desk.cli(&["ls", "--json"]).await;
     assert!(err(&listed).contains("talking to the runner on this machine"), "{}", err(&listed));
-    let sessions: Value = serde_json::from_str(&ok(&listed)).unwrap();
-    assert_eq!(
-        (&sessions[0]["session_id"], &sessions[0]["pending_input_count"]),
-        (&json!(session), &json!(1))
-    );
+    assert_fields(&ok_json(&listed)[0], json!({"session_id": session, "pending_input_count": 1}));
     ok(&desk.cli(&["approve", &session, "--value", "1"]).await);
-    let attach = |input: &'static str| {
-        let mut child = desk
-            .sandbox()
-            .command(&["attach", &session])
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        async move {
-            child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
-            child.wait_with_output().await.unwrap()
-        }
+    let attach = async |input: &str| {
+        let mut command = desk.sandbox().command(&["attach", &session]);
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+        child.wait_with_output().await.unwrap()
     };
     let said = ok(&attach("/tools\n").await);
     assert!(said.contains("Both tools are done"), "{said}");
@@ -75,31 +67,24 @@ async fn a_machine_works_without_its_hub_and_everything_arrives_once_in_order() 
     let status = until_local_status(desk.sandbox(), "not connected").await;
     assert!(status.contains("2 of"), "{status}");
 
-    let qd = hub_world.up().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = up(hub_world).await;
     until_status(&mut mux, "desk", "online").await;
     until_delivered(&mut mux, &session, local.len()).await;
     let replica = read_all(&mut mux, &session).await;
     assert_eq!(replica.messages, local);
     assert_eq!(mux.messages(&session).await, local);
-    let sessions = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(
-        sessions["sessions"].as_array().unwrap().len(),
-        2,
-        "the one made without the hub is there too"
-    );
+    assert_eq!(session_rows(&mut mux).await.len(), 2, "the one made without the hub is there too");
     mux.skip();
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
 }
 
 /// Waits until the hub has this many messages.
 async fn until_delivered(mux: &mut Mux, session: &str, count: usize) {
-    let deadline = tokio::time::timeout(qd_testkit::mux::WAIT_MAX, async {
-        while mux.messages(session).await.len() < count {
-            tokio::time::sleep(super::POLL).await;
-        }
-    });
-    assert!(deadline.await.is_ok(), "the hub did not get all {count} messages");
+    until(&format!("all {count} messages"), async || {
+        let stored = mux.messages(session).await.len();
+        if stored < count { Err(stored.to_string()) } else { Ok(()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -114,8 +99,7 @@ async fn a_machine_starts_before_its_hub() {
     until_local_status(desk.sandbox(), "not connected").await;
     let doctor = desk.cli(&["doctor"]).await;
     assert!(ok(&doctor).contains("sessions keep running without it"), "{}", ok(&doctor));
-    let qd = hub_world.up().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = up(hub_world).await;
     until_status(&mut mux, "desk", "online").await;
     until_delivered(&mut mux, &session, 4).await;
     desk.terminate().await;
@@ -126,11 +110,9 @@ async fn a_killed_machine_returns_with_its_sessions_and_a_patient_command_waits_
     let (qd, mut mux, desk) = fleet().await;
     let session = session_on(&mut mux, "desk").await;
     mux.prompt(&session, "/tools").await;
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
-    mux.wait_event("stream.text_delta").await;
+    begin_endless(&mut mux, &session).await;
     let asking = session_on(&mut mux, "desk").await;
-    mux.ok(json!({"cmd": "prompt", "session_id": asking, "message": "/question"})).await;
-    mux.wait_event("agent.input_needed").await;
+    demo_asks(&mut mux, &asking).await;
     let desk_world = desk.kill9().await;
     until_status(&mut mux, "desk", "offline").await;
     ok(&qd.cli(&["ls", "--waiting"]).await);
@@ -139,18 +121,13 @@ async fn a_killed_machine_returns_with_its_sessions_and_a_patient_command_waits_
     let (waiting, desk) = tokio::join!(qd.cli(&send), desk_world.runner());
     assert!(ok(&waiting).contains("sent"));
     until_status(&mut mux, "desk", "online").await;
-    let last = |messages: &[Value]| messages.last().map(|message| message["role"].clone());
-    let deadline = tokio::time::timeout(qd_testkit::mux::WAIT_MAX, async {
-        loop {
-            let messages = mux.messages(&session).await;
-            let state = mux.state(&session).await;
-            if state["status"] == "idle" && last(&messages) == Some(json!("assistant")) {
-                return messages;
-            }
-            tokio::time::sleep(super::POLL).await;
-        }
-    });
-    let messages = deadline.await.expect("the waiting prompt was answered");
+    let messages = until("the answer to the waiting prompt", async || {
+        let messages = mux.messages(&session).await;
+        let state = mux.state(&session).await;
+        let is_answered = messages.last().is_some_and(|message| message["role"] == "assistant");
+        if state["status"] == "idle" && is_answered { Ok(messages) } else { Err(short(&state)) }
+    })
+    .await;
     let replica = read_all(&mut mux, &session).await;
     assert_eq!(replica.messages, messages);
     desk.terminate().await;
@@ -158,14 +135,12 @@ async fn a_killed_machine_returns_with_its_sessions_and_a_patient_command_waits_
 
 #[tokio::test]
 async fn the_hubs_own_runner_has_a_socket_too() {
-    let qd = sandbox().up().await;
+    let (qd, mut mux) = demo().await;
     let said = ok(&qd.cli(&["run", "--local", "--harness", "demo", "hello"]).await);
     assert!(said.contains("demo agent"), "{said}");
-    let mut mux = qd.connect().await;
-    let sessions = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1);
-    let id = sessions["sessions"][0]["session_id"].as_str().unwrap().to_owned();
-    until_delivered(&mut mux, &id, 2).await;
+    let sessions = session_rows(&mut mux).await;
+    assert_eq!(sessions.len(), 1);
+    until_delivered(&mut mux, sessions[0]["session_id"].as_str().unwrap(), 2).await;
     let status = ok(&qd.cli(&["runner", "status"]).await);
     assert!(status.contains("in the same process"), "{status}");
     let contradiction = failed(&qd.cli(&["ls", "--local", "--url", qd.url()]).await, 2);
@@ -175,11 +150,10 @@ async fn the_hubs_own_runner_has_a_socket_too() {
 
 #[tokio::test]
 async fn a_full_spool_refuses_new_prompts_until_the_hub_is_back() {
-    let qd = sandbox().up().await;
+    let (qd, mut mux) = demo().await;
     let mut desk_world = sandbox();
     desk_world.argument("--spool-max-mib").argument("1");
     let desk = qd.machine(desk_world, "desk").await;
-    let mut mux = qd.connect().await;
     until_status(&mut mux, "desk", "online").await;
     let session = session_on(&mut mux, "desk").await;
     let hub_world = qd.kill9_at_address().await;
@@ -189,16 +163,13 @@ async fn a_full_spool_refuses_new_prompts_until_the_hub_is_back() {
     let full = failed(&desk.cli(&["send", &session, "hello"]).await, 1);
     assert!(full.contains("hub") && full.contains("1 MiB"), "{full}");
     failed(&desk.cli(&["run", "--harness", "demo", "hello"]).await, 1);
-    let qd = hub_world.up().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = up(hub_world).await;
     until_status(&mut mux, "desk", "online").await;
-    let deadline = tokio::time::timeout(qd_testkit::mux::WAIT_MAX, async {
-        let prompt = json!({"cmd": "prompt", "session_id": session, "message": "/text"});
-        while mux.call(prompt.clone()).await["success"] != true {
-            tokio::time::sleep(super::POLL).await;
-        }
-    });
-    assert!(deadline.await.is_ok(), "the spool is empty again");
+    until("room in the spool", async || {
+        let answer = mux.call(prompt(&session, "/text")).await;
+        if answer["success"] == true { Ok(()) } else { Err(short(&answer)) }
+    })
+    .await;
     until_delivered(&mut mux, &session, 2).await;
 }
 
@@ -216,8 +187,7 @@ async fn follow(mux: &mut Mux, replica: &mut Replica, session: &str, messages: u
 async fn a_run_that_prints_all_the_time_goes_through_three_hubs() {
     let (mut qd, mut mux, desk) = fleet().await;
     let session = session_on(&mut mux, "desk").await;
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 1000000"})).await;
-    mux.wait_event("stream.text_delta").await;
+    begin_endless(&mut mux, &session).await;
     for _ in 0..3 {
         qd = qd.kill9_at_address().await.up().await;
         let returned = tokio::time::Instant::now();

@@ -2,16 +2,26 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use qd_testkit::qd::Qd;
+use rustix::process::Signal;
 use serde_json::json;
 
-use super::{err, failed, fleet, ok, out, runner, session_on, until_local_status, until_said, until_status};
-use crate::sandbox;
+use super::{
+    create_on, fleet, invite_code, runner, session_on, until_local_status, until_said, until_status,
+};
+use crate::{assert_fields, err, failed, ok, ok_json, out, sandbox, signal};
+
+/// A hub with its own certificate.
+async fn tls_hub() -> Qd {
+    let mut sandbox = sandbox();
+    sandbox.argument("--tls").argument("on");
+    sandbox.up().await
+}
 
 #[tokio::test]
 async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
     let (qd, mut mux, desk) = fleet().await;
-    assert_eq!((&desk.ready()["runner_id"], &desk.ready()["url"]), (&json!("desk"), &json!(qd.url())));
-    assert_eq!(desk.ready()["pid"], desk.pid());
+    assert_fields(desk.ready(), json!({"runner_id": "desk", "url": qd.url(), "pid": desk.pid()}));
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(desk.socket()), 0o600);
     assert_eq!(mode(&desk.sandbox().membership_path()), 0o600);
@@ -38,8 +48,7 @@ async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
     let refused = failed(&qd.cli(&["send", &session, "hello"]).await, 3);
     assert!(refused.contains("desk") && refused.contains("--wait"), "{refused}");
     failed(&qd.cli(&["abort", &session]).await, 3);
-    let create = json!({"cmd": "session.create", "runner_id": "desk", "config": {"harness": "demo"}});
-    assert!(mux.refused(create).await.contains("desk"));
+    assert!(mux.refused(create_on("desk")).await.contains("desk"));
 
     let _desk = sandbox.runner().await;
     until_status(&mut mux, "desk", "online").await;
@@ -52,9 +61,7 @@ async fn a_second_machine_joins_runs_sessions_leaves_and_returns() {
 
 #[tokio::test]
 async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
-    let mut hub_world = sandbox();
-    hub_world.argument("--tls").argument("on");
-    let qd = hub_world.up().await;
+    let qd = tls_hub().await;
     assert!(qd.url().starts_with("https://127.0.0.1:"), "{}", qd.url());
     let invite = qd.invite().await;
     let fingerprint = invite["fingerprint"].as_str().unwrap().to_owned();
@@ -66,26 +73,19 @@ async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
     assert!(said.contains("demo agent"), "{said}");
     let listed = ok(&qd.cli(&["runner", "list"]).await);
     assert!(listed.lines().any(|line| line.starts_with("desk") && line.contains("online")), "{listed}");
-    let sessions: serde_json::Value = serde_json::from_str(&ok(&qd.cli(&["ls", "--json"]).await)).unwrap();
-    assert_eq!(sessions[0]["runner_id"], "desk");
+    assert_eq!(ok_json(&qd.cli(&["ls", "--json"]).await)[0]["runner_id"], "desk");
 
     // From elsewhere, with an address and a token.
     let elsewhere = sandbox();
-    let ls = |more: &[&str]| {
-        let address = ["ls", "--url", qd.url(), "--token", qd.token()];
-        [&address, more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
-    };
+    let ls = ["ls", "--url", qd.url(), "--token", qd.token()];
     for (more, code, text) in [
         (&[][..], 1, "--fingerprint"),
         (&["--fingerprint", &"ab".repeat(32)], 1, "another certificate"),
         (&["--fingerprint", "abc"], 2, "not a fingerprint"),
         (&["--fingerprint", &fingerprint], 0, ""),
     ] {
-        let arguments = ls(more);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let output = elsewhere.run(&arguments).await;
-        assert_eq!(output.status.code(), Some(code), "{more:?}: {}", err(&output));
-        assert!(err(&output).contains(text), "{more:?}: {}", err(&output));
+        let error = failed(&elsewhere.run(&[&ls, more].concat()).await, code);
+        assert!(error.contains(text), "{more:?}: {error}");
     }
     let doctor = ok(&desk.cli(&["doctor"]).await);
     assert!(doctor.contains("with the certificate that was joined"), "{doctor}");
@@ -103,11 +103,11 @@ async fn wrong_used_and_damaged_codes_are_told_apart() {
     assert!(damaged.contains("copy the whole code"), "{damaged}");
     let name = failed(&machine.join(qd.url(), "AAAA", "two words").await, 2);
     assert!(name.contains("letters"), "{name}");
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     ok(&machine.join(qd.url(), &code, "desk").await);
     let used = failed(&sandbox().join(qd.url(), &code, "attic").await, 1);
     assert!(used.contains("has been used"), "{used}");
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     let taken = failed(&sandbox().join(qd.url(), &code, "desk").await, 1);
     assert!(taken.contains("has joined before") && taken.contains("--name"), "{taken}");
     let own = failed(&sandbox().join(qd.url(), &code, "local").await, 1);
@@ -122,7 +122,7 @@ async fn wrong_used_and_damaged_codes_are_told_apart() {
     let refused = ["runner", "join", other.url(), "--code", "AAAA", "--no-start", "--force"];
     failed(&machine.run(&refused).await, 1);
     assert_eq!(machine.membership()["url"], qd.url(), "a refused attempt leaves the old membership");
-    let code = other.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&other).await;
     let force = ["runner", "join", other.url(), "--code", &code, "--name", "desk", "--no-start", "--force"];
     ok(&machine.run(&force).await);
     assert_eq!(machine.membership()["url"], other.url());
@@ -162,7 +162,7 @@ async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
     let machine = first.machine(sandbox(), "desk").await.terminate().await;
     let before = machine.membership();
     assert!(machine.data_dir().join("runner.db").exists());
-    let code = second.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&second).await;
     let join = async |url: &str| {
         machine.run(&["runner", "join", url, "--code", &code, "--no-start", "--force"]).await
     };
@@ -174,8 +174,7 @@ async fn a_machine_stays_with_its_hub_until_another_one_has_said_yes() {
     let lost = failed(&join(&url).await, 3);
     assert!(lost.contains("may have accepted") && lost.contains(first.url()), "{lost}");
     let between = machine.membership();
-    assert_eq!((&between["url"], &between["key"]), (&before["url"], &before["key"]));
-    assert_eq!(between["attempt"]["url"], url.as_str());
+    assert_fields(&between, json!({"url": before["url"], "key": before["key"], "attempt/url": url.as_str()}));
     let doctor = out(&machine.run(&["doctor"]).await);
     assert!(doctor.contains(&format!("joining {url} was started")), "{doctor}");
     let desk = machine.runner().await;
@@ -197,7 +196,7 @@ async fn a_hub_that_has_moved_keeps_its_runner_and_its_sessions() {
     let qd = sandbox().up().await;
     let machine = qd.machine(sandbox(), "desk").await.terminate().await;
     let before = machine.membership();
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     let elsewhere = qd.url().replace("127.0.0.1", "localhost");
     let moved = machine.run(&["runner", "join", &elsewhere, "--code", &code, "--no-start", "--force"]).await;
     assert!(ok(&moved).contains("as 'desk'"), "the name it had: {}", out(&moved));
@@ -217,24 +216,21 @@ async fn a_code_comes_from_the_environment_or_from_stdin() {
     let arguments = ["runner", "join", qd.url(), "--name", "desk", "--no-start"];
     let nothing = failed(&machine.run(&arguments).await, 2);
     assert!(nothing.contains("--code"), "{nothing}");
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     let mut child = machine.command(&arguments).stdin(std::process::Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(format!("{code}\n").as_bytes()).await.unwrap();
     let joined = child.wait_with_output().await.unwrap();
     assert!(ok(&joined).contains("joined"));
     machine.set("QD_RUNNER_CODE", qd.invite().await["code"].as_str().unwrap());
     let arguments = ["runner", "join", qd.url(), "--name", "attic", "--no-start", "--force", "--json"];
-    let joined: serde_json::Value = serde_json::from_str(&ok(&machine.run(&arguments).await)).unwrap();
-    assert_eq!(joined["runner_id"], "attic");
+    assert_eq!(ok_json(&machine.run(&arguments).await)["runner_id"], "attic");
 }
 
 #[tokio::test]
 async fn a_hub_that_shows_another_certificate_gets_nothing() {
-    let mut hub_world = sandbox();
-    hub_world.argument("--tls").argument("on");
-    let qd = hub_world.up().await;
+    let qd = tls_hub().await;
     let machine = sandbox();
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     let (secret, _) = code.split_once('.').unwrap();
     let wrong = failed(&machine.join(qd.url(), &format!("{secret}.{}", "ab".repeat(32)), "desk").await, 1);
     assert!(wrong.contains("another certificate"), "{wrong}");
@@ -254,7 +250,7 @@ async fn join_starts_the_runner_and_says_how_it_goes() {
     use tokio::io::AsyncReadExt;
     let qd = sandbox().up().await;
     let machine = sandbox();
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     let mut child =
         machine.command(&["runner", "join", qd.url(), "--code", &code, "--name", "desk"]).spawn().unwrap();
     let mut mux = qd.connect().await;
@@ -267,8 +263,7 @@ async fn join_starts_the_runner_and_says_how_it_goes() {
     }
     let status = until_local_status(&machine, ": connected").await;
     assert!(status.contains("desk"), "{status}");
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    signal(i32::try_from(child.id().unwrap()).unwrap(), Signal::TERM);
     let (mut said, mut noted) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
     child.stderr.take().unwrap().read_to_string(&mut noted).await.unwrap();
@@ -334,7 +329,7 @@ async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_f
     until_said(|| qd.stderr(), "/no/such/directory").await;
     ok(&qd.cli(&["run", "--harness", "demo", "hello"]).await);
     let machine = nowhere(sandbox());
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     ok(&machine.join(qd.url(), &code, "desk").await);
     let refused = failed(&machine.run(&["runner", "start"]).await, 1);
     assert!(refused.contains("--runner-socket off"), "{refused}");
@@ -360,11 +355,9 @@ async fn a_place_without_room_for_a_socket_is_a_warning_for_a_hub_and_an_error_f
 
 #[tokio::test]
 async fn own_certificate_files_are_used_and_wrong_ones_are_named() {
-    let mut first = sandbox();
-    first.argument("--tls").argument("on");
-    let first = first.up().await;
-    let (certificate, key) =
-        (first.sandbox().data_dir().join("tls/cert.pem"), first.sandbox().data_dir().join("tls/key.pem"));
+    let first = tls_hub().await;
+    let tls = first.sandbox().data_dir().join("tls");
+    let (certificate, key) = (tls.join("cert.pem"), tls.join("key.pem"));
     let fingerprint = first.invite().await["fingerprint"].clone();
     let mut second = sandbox();
     second.set("QD_TLS_CERT", &certificate).set("QD_TLS_KEY", &key);

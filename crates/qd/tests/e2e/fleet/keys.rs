@@ -1,11 +1,13 @@
 //! Keys: revoked, stolen, changed, used twice.
 
-use qd_testkit::process::kill9;
-use rustix::process::{Pid, Signal, kill_process};
+use qd_testkit::process::{eventually, kill9};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{failed, fleet, ok, runner, session_on, until_local_status, until_said, until_status};
-use crate::sandbox;
+use super::{
+    create_on, fleet, invite_code, runner, session_on, until_local_status, until_said, until_status,
+};
+use crate::{failed, ok, ok_json, prompt, sandbox, signal};
 
 /// A sandbox with the membership of another, changed a little.
 fn copy_of(membership: &Value, change: impl FnOnce(&mut Value)) -> qd_testkit::qd::Sandbox {
@@ -22,7 +24,7 @@ fn copy_of(membership: &Value, change: impl FnOnce(&mut Value)) -> qd_testkit::q
 async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
     let (qd, mut mux, desk) = fleet().await;
     let session = session_on(&mut mux, "desk").await;
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/long 100000"})).await;
+    mux.ok(prompt(&session, "/long 100000")).await;
     let unknown = failed(&qd.cli(&["runner", "revoke", "nobody", "--yes"]).await, 1);
     assert!(unknown.contains("qd runner list"), "{unknown}");
     let unconfirmed = failed(&qd.cli(&["runner", "revoke", "desk"]).await, 2);
@@ -31,11 +33,7 @@ async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
     let shown = runner(&mut mux, "desk").await;
     assert_eq!(shown["status"], "offline", "{shown}");
     assert!(shown["revoked_at"].is_i64(), "{shown}");
-    assert!(
-        mux.refused(json!({"cmd": "prompt", "session_id": session, "message": "more"}))
-            .await
-            .contains("desk")
-    );
+    assert!(mux.refused(prompt(&session, "more")).await.contains("desk"));
     until_said(|| qd.stderr(), "revoked").await;
     assert!(ok(&qd.cli(&["runner", "list"]).await).contains("revoked"));
     // Its sessions go on for those on that machine.
@@ -46,7 +44,7 @@ async fn a_revoked_runner_is_cut_off_at_once_and_may_join_again() {
     assert!(again.contains("revoked already"), "{again}");
 
     let sandbox = desk.terminate().await;
-    let code = qd.invite().await["code"].as_str().unwrap().to_owned();
+    let code = invite_code(&qd).await;
     let join = ["runner", "join", qd.url(), "--code", &code, "--name", "desk", "--no-start", "--force"];
     ok(&sandbox.run(&join).await);
     let _desk = sandbox.runner().await;
@@ -67,7 +65,7 @@ async fn a_stolen_name_without_its_key_opens_nothing() {
     until_local_status(thief.sandbox(), "not connected").await;
     let session = session_on(&mut mux, "desk").await;
     assert_eq!(mux.prompt(&session, "/text").await.last().unwrap()["reason"], "stop");
-    let sessions: Value = serde_json::from_str(&ok(&desk.cli(&["ls", "--json", "--local"]).await)).unwrap();
+    let sessions = ok_json(&desk.cli(&["ls", "--json", "--local"]).await);
     assert_eq!(sessions[0]["session_id"], session.as_str(), "it runs where it should");
     let nobody = copy_of(&membership, |membership| membership["runner_id"] = json!("ghost")).runner().await;
     until_said(|| qd.stderr(), "No runner of this name").await;
@@ -80,14 +78,10 @@ async fn a_new_key_takes_over_and_the_old_one_ends() {
     let (qd, mut mux, desk) = fleet().await;
     let before = desk.sandbox().membership();
     assert!(ok(&qd.cli(&["runner", "rotate", "desk"]).await).contains("desk"));
-    let path = desk.sandbox().membership_path();
-    until_said(
-        || {
-            let now: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-            format!("new key in use: {}", now["key"] != before["key"] && now.get("next_key").is_none())
-        },
-        "in use: true",
-    )
+    eventually("the new key is in use", || {
+        let now = desk.sandbox().membership();
+        now["key"] != before["key"] && now.get("next_key").is_none()
+    })
     .await;
     let sandbox = desk.kill9().await;
     until_status(&mut mux, "desk", "offline").await;
@@ -111,13 +105,11 @@ async fn a_second_connection_replaces_the_first_and_its_late_death_changes_nothi
     let session = session_on(&mut mux, "desk").await;
     mux.prompt(&session, "/text").await;
     // The first one hangs: its link is half open.
-    let first = Pid::from_raw(desk.pid()).unwrap();
-    kill_process(first, Signal::STOP).unwrap();
+    signal(desk.pid(), Signal::STOP);
     let second = copy_of(&desk.sandbox().membership(), |_| {}).runner().await;
     let created = loop {
-        let create = json!({"cmd": "session.create", "runner_id": "desk", "config": {"harness": "demo"}});
         let from = mux.frames().len();
-        let id = mux.send(create).await;
+        let id = mux.send(create_on("desk")).await;
         if let Some(answer) = mux.try_response(from, &id).await.filter(|answer| answer["success"] == true) {
             break answer["data"]["session_id"].as_str().unwrap().to_owned();
         }

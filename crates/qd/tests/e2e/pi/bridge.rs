@@ -1,5 +1,4 @@
 //! Real pi: what its RPC cannot do by itself, through our extension and the runner's own knowledge.
-#![allow(clippy::disallowed_methods, reason = "a promise about time is tested")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,18 +6,15 @@ use std::os::unix::fs::symlink;
 use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, text_of};
 use qd_testkit::pi::test_extension;
-use qd_testkit::qd::{Qd, Sandbox};
+use qd_testkit::process::eventually;
+use qd_testkit::qd::Qd;
 use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, pi_with_session};
-
-fn command(cmd: &str, session: &str) -> Value {
-    json!({"cmd": cmd, "session_id": session})
-}
+use crate::{answer, on, pi, pi_in, pi_session, pi_with_session, prompt, until, with};
 
 async fn ask(mux: &mut Mux, cmd: &str, session: &str) -> Value {
-    mux.ok(command(cmd, session)).await
+    mux.ok(on(session, cmd)).await
 }
 
 async fn with_asker(qd: &Qd, mux: &mut Mux) -> String {
@@ -43,7 +39,7 @@ async fn tools_are_listed_and_a_late_one_too() {
         assert!(names(&tools).contains(&tool), "{tools}");
     }
     assert!(tools.as_array().unwrap().iter().all(|tool| !tool["description"].as_str().unwrap().is_empty()));
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "/add-tool"})).await;
+    mux.ok(prompt(&session, "/add-tool")).await;
     mux.prompt(&session, "@@text").await;
     let tools = ask(&mut mux, "get_tools", &session).await["tools"].clone();
     assert!(names(&tools).contains(&"late_tool"), "{tools}");
@@ -75,16 +71,10 @@ async fn the_session_tree_is_shown_and_navigated() {
     let context = llm.requests().last().unwrap().messages();
     assert!(!context.iter().any(|(_, text)| text == "two"), "{context:?}");
     let tree = ask(&mut mux, "get_tree", &session).await;
-    let branches = tree["nodes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|n| n["parent_id"] == node("one")["entry_id"])
-        .count();
-    assert_eq!(branches, 2);
+    let branches = tree["nodes"].as_array().unwrap().iter();
+    assert_eq!(branches.filter(|branch| branch["parent_id"] == node("one")["entry_id"]).count(), 2);
     // Back to the other branch, with a summary of the one that is left.
-    let mut back = go(&node("two")["entry_id"]);
-    back["summarize"] = json!(true);
+    let back = with(go(&node("two")["entry_id"]), json!({"summarize": true}));
     assert_eq!(mux.ok(back).await["cancelled"], false);
     let answers: Vec<String> = mux.messages(&session).await.iter().map(text_of).collect();
     assert!(answers.contains(&"two".to_owned()) && !answers.contains(&"other".to_owned()), "{answers:?}");
@@ -96,37 +86,24 @@ async fn the_session_tree_is_shown_and_navigated() {
 async fn an_interview_is_asked_and_answered() {
     let (qd, mut mux, _llm) = pi().await;
     let session = with_asker(&qd, &mut mux).await;
-    for (answer, expected) in [
-        (
-            json!({"responses": {"name": "Bob", "kind": "library"}}),
-            r#"ask-interview: {"kind":"library","name":"Bob"}"#,
-        ),
-        (json!({"cancelled": true}), "ask-interview: null"),
-    ] {
+    let (bob, heard) = (json!({"name": "Bob", "kind": "library"}), r#"{"kind":"library","name":"Bob"}"#);
+    for (response, heard) in [(json!({"responses": bob}), heard), (json!({"cancelled": true}), "null")] {
         let from = mux.frames().len();
-        mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/ask-interview"})).await;
+        mux.send(prompt(&session, "/ask-interview")).await;
         let request = mux.wait_event("agent.input_needed").await["request"].clone();
         assert_eq!((&request["type"], &request["title"]), (&json!("interview"), &json!("New project")));
         let kinds: Vec<&Value> =
             request["questions"].as_array().unwrap().iter().map(|q| &q["type"]).collect();
         assert_eq!(kinds, ["text", "select"]);
         assert_eq!(request["questions"][1]["options"], json!(["app", "library"]));
-        let mut response =
-            json!({"cmd": "input_response", "session_id": session, "request_id": request["request_id"]});
-        response.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
-        mux.ok(response).await;
-        wait_notice(&mut mux, from, expected).await;
+        mux.ok(answer(&session, &request["request_id"], response)).await;
+        wait_notice(&mut mux, from, &format!("ask-interview: {heard}")).await;
     }
 }
 
 /// A server that keeps questions open for as long.
 async fn impatient(seconds: &str) -> (Qd, Mux, LlmServer) {
-    let llm = LlmServer::start().await.unwrap();
-    let mut sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
-    sandbox.set("QD_QUESTION_TIMEOUT_SECONDS", seconds);
-    let qd = sandbox.up().await;
-    let mux = qd.connect().await;
-    (qd, mux, llm)
+    pi_in(|sandbox| sandbox.set("QD_QUESTION_TIMEOUT_SECONDS", seconds)).await
 }
 
 #[tokio::test]
@@ -135,7 +112,7 @@ async fn a_question_nobody_answers_is_an_error_for_the_extension() {
     let session = with_asker(&qd, &mut mux).await;
     for kind in ["select", "confirm", "input", "editor", "interview"] {
         let from = mux.frames().len();
-        mux.send(json!({"cmd": "prompt", "session_id": session, "message": format!("/ask-{kind}")})).await;
+        mux.send(prompt(&session, &format!("/ask-{kind}"))).await;
         mux.wait_event("agent.input_needed").await;
         assert_eq!(mux.wait_event("agent.input_resolved").await["outcome"], "timed_out");
         wait_notice(&mut mux, from, &format!("ask-{kind} threw: UI request timed out after 1000ms")).await;
@@ -148,24 +125,17 @@ async fn the_extensions_own_timeout_is_an_error_when_timeouts_are() {
     let session = with_asker(&qd, &mut mux).await;
     for kind in ["select", "interview"] {
         let from = mux.frames().len();
-        mux.send(json!({"cmd": "prompt", "session_id": session, "message": format!("/ask-{kind} 150")}))
-            .await;
+        mux.send(prompt(&session, &format!("/ask-{kind} 150"))).await;
         wait_notice(&mut mux, from, &format!("ask-{kind} threw: UI request timed out after 150ms")).await;
     }
     // Whoever says no is still just somebody who says no.
     let from = mux.frames().len();
-    mux.send(json!({"cmd": "prompt", "session_id": session, "message": "/ask-confirm"})).await;
+    mux.send(prompt(&session, "/ask-confirm")).await;
     mux.skip();
-    let asked = mux
-        .wait_since(from, "a question", |frame| {
-            frame["event"] == "agent.input_needed" && frame["request"]["type"] == "confirm"
-        })
-        .await;
-    let request_id = asked["request"]["request_id"].clone();
-    mux.ok(
-        json!({"cmd": "input_response", "session_id": session, "request_id": request_id, "confirmed": false}),
-    )
-    .await;
+    let is_question =
+        |frame: &Value| frame["event"] == "agent.input_needed" && frame["request"]["type"] == "confirm";
+    let asked = mux.wait_since(from, "a question", is_question).await;
+    mux.ok(answer(&session, &asked["request"]["request_id"], json!({"confirmed": false}))).await;
     wait_notice(&mut mux, from, "ask-confirm: false").await;
 }
 
@@ -175,8 +145,7 @@ async fn without_the_setting_pis_own_contract_holds() {
     let session = with_asker(&qd, &mut mux).await;
     for (kind, answer) in [("select", "null"), ("confirm", "false"), ("interview", "null")] {
         let from = mux.frames().len();
-        mux.send(json!({"cmd": "prompt", "session_id": session, "message": format!("/ask-{kind} 150")}))
-            .await;
+        mux.send(prompt(&session, &format!("/ask-{kind} 150"))).await;
         wait_notice(&mut mux, from, &format!("ask-{kind}: {answer}")).await;
     }
 }
@@ -201,25 +170,19 @@ async fn shell_commands_run_are_kept_and_are_aborted() {
 
     // One that would never end, beside a turn that runs on; what it was is kept when the turn is over.
     let from = mux.begin_prompt(&session, "@@slow n=60 delay_ms=50").await;
-    let mut endless = bash("touch started; exec sleep 1000");
-    endless["id"] = json!("endless");
-    mux.send(endless).await;
+    mux.send(with(bash("touch started; exec sleep 1000"), json!({"id": "endless"}))).await;
     let started = qd.sandbox().work().join("started");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !started.exists() {
-        assert!(std::time::Instant::now() < deadline, "the command never started");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    eventually("the command has started", || started.exists()).await;
     ask(&mut mux, "abort_bash", &session).await;
     let answer =
         mux.wait_since(from, "the answer", |frame| frame["id"] == "endless" && frame["cmd"] == "bash").await;
     assert_eq!((&answer["success"], &answer["data"]["cancelled"]), (&json!(true), &json!(true)), "{answer}");
     mux.until_idle(&session, from).await;
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while roles(mux.messages(&session).await) < 2 {
-        assert!(std::time::Instant::now() < deadline, "the shell command is not in the history");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    until("the shell command in the history", async || {
+        let count = roles(mux.messages(&session).await);
+        if count < 2 { Err(count.to_string()) } else { Ok(()) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -272,11 +235,10 @@ async fn what_pi_knows_is_asked_in_both_forms() {
     let messages = ask(&mut mux, "get_native_messages", &session).await["native"]["messages"].clone();
     assert_eq!(messages.as_array().unwrap().last().unwrap()["role"], "assistant");
 
-    let mut native = command("get_models", &session);
-    native["native"] = json!(true);
-    let models = mux.ok(native.clone()).await["native"]["models"].clone();
+    let native = with(on(&session, "get_models"), json!({"native": true}));
+    let models = mux.ok(native).await["native"]["models"].clone();
     assert_eq!((&models[0]["id"], &models[0]["api"]), (&json!("fake-1"), &json!("openai-completions")));
-    native = json!({"cmd": "set_model", "session_id": session, "native": true, "provider": "fake", "model_id": "fake-2"});
+    let native = json!({"cmd": "set_model", "session_id": session, "native": true, "provider": "fake", "model_id": "fake-2"});
     assert_eq!(mux.ok(native).await["native"]["id"], "fake-2");
     assert_eq!(mux.state(&session).await["model"]["model_id"], "fake-2");
     let cycle = json!({"cmd": "cycle_model", "session_id": session, "native": true, "direction": "backward"});
@@ -339,9 +301,7 @@ async fn a_compaction_is_aborted_and_nothing_else() {
     assert_eq!(events.last().unwrap()["reason"], "stop", "without a compaction nothing is aborted");
 
     let from = mux.frames().len();
-    let mut compact = command("compact", &session);
-    compact["id"] = json!("compact");
-    mux.send(compact).await;
+    mux.send(with(on(&session, "compact"), json!({"id": "compact"}))).await;
     mux.wait_since(from, "its start", |frame| frame["event"] == "compact.start").await;
     ask(&mut mux, "abort_compaction", &session).await;
     let end = mux.wait_since(from, "its end", |frame| frame["event"] == "compact.end").await;

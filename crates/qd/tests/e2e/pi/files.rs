@@ -10,7 +10,7 @@ use qd_testkit::qd::{Qd, Sandbox};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::{pi, pi_session, pi_with_session};
+use crate::{pi, pi_session, pi_with_session, restarted, said_by};
 
 /// Runs plain pi on the user's own directory, without us.
 async fn plain_pi(sandbox: &Sandbox, arguments: &[&str]) -> String {
@@ -34,11 +34,8 @@ async fn plain_pi(sandbox: &Sandbox, arguments: &[&str]) -> String {
 
 fn session_files(sandbox: &Sandbox) -> Vec<PathBuf> {
     let files = qd_testkit::qd::files_below(&sandbox.pi_dir().join("sessions"));
-    files
-        .into_iter()
-        .map(|(path, _)| path)
-        .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
-        .collect()
+    let paths = files.into_iter().map(|(path, _)| path);
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect()
 }
 
 /// What people and model said, without the rest.
@@ -54,6 +51,12 @@ fn said(lines: &[(&str, &str)]) -> Vec<(String, String)> {
 
 async fn native_file(mux: &mut Mux, session: &str) -> PathBuf {
     mux.state(session).await["native_session_file"].as_str().unwrap().into()
+}
+
+/// The command that creates a session of pi on a stored conversation.
+fn create(qd: &Qd, continued: Value) -> Value {
+    let config = json!({"harness": "pi", "cwd": qd.sandbox().work(), "continue_session": continued});
+    json!({"cmd": "session.create", "config": config})
 }
 
 fn last_context(llm: &LlmServer) -> Vec<String> {
@@ -81,10 +84,7 @@ async fn a_session_of_plain_pi_goes_on_here_and_comes_back() {
     assert_eq!(session_files(qd.sandbox()), std::slice::from_ref(&file));
 
     mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
-    let lines = dialogue(&mut mux, &session).await;
-    let answers: Vec<&str> =
-        lines.iter().filter(|(role, _)| role == "assistant").map(|(_, text)| text.as_str()).collect();
-    assert_eq!(answers, [hello, "from qd", hello]);
+    assert_eq!(said_by(&mut mux, "assistant", &session).await, [hello, "from qd", hello]);
 }
 
 #[tokio::test]
@@ -94,10 +94,7 @@ async fn a_session_is_continued_by_its_id_and_a_missing_one_refused() {
     mux.prompt(&first, "@@text text=one").await;
     let id = mux.state(&first).await["native_session_id"].as_str().unwrap().to_owned();
     let file = native_file(&mut mux, &first).await;
-    let create = |named: &str| {
-        json!({"cmd": "session.create",
-            "config": {"harness": "pi", "cwd": qd.sandbox().work(), "continue_session": named}})
-    };
+    let create = |named: &str| create(&qd, json!(named));
     for named in [id.as_str(), file.to_str().unwrap()] {
         let error = mux.refused(create(named)).await;
         assert!(error.contains(&format!("open in session '{first}'")), "one process per file: {error}");
@@ -144,13 +141,7 @@ async fn a_fork_goes_back_to_an_earlier_prompt() {
     assert!(ids(&old).starts_with(&ids(&listed)));
     mux.prompt(&session, "@@text text=\"other two\"").await;
     assert!(!last_context(&llm).iter().any(|text| text == "two"));
-    let answers: Vec<String> = dialogue(&mut mux, &session)
-        .await
-        .into_iter()
-        .filter(|(role, _)| role == "assistant")
-        .map(|(_, text)| text)
-        .collect();
-    assert_eq!(answers, ["one", "other two"]);
+    assert_eq!(said_by(&mut mux, "assistant", &session).await, ["one", "other two"]);
     let now = native_file(&mut mux, &session).await;
     assert!(before.is_file() && now.is_file() && now != before);
     let error = mux.refused(json!({"cmd": "fork", "session_id": session, "entry_id": "ffffffff"})).await;
@@ -160,17 +151,9 @@ async fn a_fork_goes_back_to_an_earlier_prompt() {
 
 /// The conversation the agent is in survives, not the one it was started with.
 async fn after_restart(qd: Qd, session: &str, answers: &[&str]) {
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
-    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
-    mux.prompt(session, "@@text text=last").await;
-    let found: Vec<String> = dialogue(&mut mux, session)
-        .await
-        .into_iter()
-        .filter(|(role, _)| role == "assistant")
-        .map(|(_, text)| text)
-        .collect();
-    assert_eq!(found, [answers, &["last"]].concat());
+    let (_qd, mut mux) = restarted(qd).await;
+    mux.attach_and_prompt(session, "@@text text=last").await;
+    assert_eq!(said_by(&mut mux, "assistant", session).await, [answers, &["last"]].concat());
 }
 
 #[tokio::test]
@@ -180,15 +163,8 @@ async fn a_new_conversation_begins_and_an_old_one_is_switched_to() {
     let first = native_file(&mut mux, &session).await;
     mux.skip();
     mux.ok(json!({"cmd": "session.new", "session_id": session})).await;
-    assert_eq!(
-        mux.wait_event("messages").await["messages"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|m| m["role"] == "user")
-            .count(),
-        0
-    );
+    let listed = mux.wait_event("messages").await["messages"].as_array().unwrap().clone();
+    assert!(listed.iter().all(|message| message["role"] != "user"), "{listed:?}");
     assert!(dialogue(&mut mux, &session).await.is_empty());
     mux.prompt(&session, "@@text text=new").await;
     assert!(!last_context(&llm).iter().any(|text| text == "one"));
@@ -226,8 +202,7 @@ async fn two_servers_do_not_run_pi_on_one_file() {
     other.set("PI_CODING_AGENT_DIR", qd.sandbox().pi_dir());
     let other = other.up().await;
     let mut stranger = other.connect().await;
-    let create = json!({"cmd": "session.create",
-        "config": {"harness": "pi", "cwd": qd.sandbox().work(), "continue_session": file}});
+    let create = create(&qd, json!(file));
     let error = stranger.refused(create.clone()).await;
     assert!(error.contains("another qd"), "{error}");
     mux.ok(json!({"cmd": "session.close", "session_id": session})).await;

@@ -5,21 +5,19 @@ use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, pi_with_session, prompt};
+use crate::{on, pi, pi_session, pi_with_session, prompt, restarted, said_by, session_rows, with};
 
 #[tokio::test]
 async fn prompts_that_come_while_pi_starts_wait_for_it_in_order() {
     let (qd, mut mux, _llm, session) = pi_with_session().await;
     mux.prompt(&session, "@@text text=one").await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
-    mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let (_qd, mut mux) = restarted(qd).await;
+    mux.ok(on(&session, "session.attach")).await;
     let from = mux.frames().len();
     let first = mux.send(prompt(&session, "@@slow n=20 delay_ms=20")).await;
     let second = mux.send(prompt(&session, "too early")).await;
-    let mut third = prompt(&session, "@@text text=later");
-    third["streaming_behavior"] = json!("follow_up");
-    let third = mux.send(third).await;
+    let later = json!({"streaming_behavior": "follow_up"});
+    let third = mux.send(with(prompt(&session, "@@text text=later"), later)).await;
     assert_eq!(mux.response(from, &first).await["success"], true);
     assert_eq!(mux.response(from, &third).await["success"], true);
     let refused = mux.response(from, &second).await;
@@ -48,7 +46,7 @@ async fn a_session_closed_or_deleted_while_it_starts_leaves_no_process() {
         } else if cmd == "session.close" {
             mux.call(json!({"cmd": "session.delete", "session_id": "s"})).await;
         }
-        assert_eq!(mux.ok(json!({"cmd": "list_sessions"})).await["sessions"], json!([]));
+        assert!(session_rows(&mut mux).await.is_empty());
         eventually("no agent is left", || with_marker(&place).is_empty()).await;
     }
 }
@@ -69,13 +67,10 @@ async fn moving_to_another_conversation_in_the_middle_of_a_turn_ends_the_turn() 
     }
     let events = mux.until_idle(&session, from).await;
     assert_eq!(events.last().unwrap()["reason"], "aborted");
-    let events = mux.prompt(&session, "@@text text=two").await;
-    assert_eq!(events.last().unwrap()["reason"], "stop");
+    assert_eq!(mux.prompt(&session, "@@text text=two").await.last().unwrap()["reason"], "stop");
     let replica = Replica::of(mux.frames(), &session);
     assert_eq!(mux.messages(&session).await, replica.messages);
-    let answers: Vec<String> =
-        replica.messages.iter().filter(|message| message["role"] == "assistant").map(text_of).collect();
-    assert_eq!(answers, ["two"]);
+    assert_eq!(said_by(&mut mux, "assistant", &session).await, ["two"]);
 }
 
 #[tokio::test]

@@ -5,12 +5,10 @@ use qd_testkit::qd::files_below;
 use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session};
+use crate::{pi, pi_session, restarted, session_rows, with};
 
 fn on(session: &str, cmd: &str, more: Value) -> Value {
-    let mut command = json!({"cmd": cmd, "session_id": session});
-    command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    command
+    with(crate::on(session, cmd), more)
 }
 
 async fn model_of(mux: &mut Mux, session: &str) -> Value {
@@ -45,8 +43,7 @@ async fn the_model_is_chosen_changed_and_everybody_is_told() {
         list["models"].as_array().unwrap().iter().map(|m| m["model_id"].as_str().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["fake-1", "fake-2", "fake-anth", "fake-small"]);
-    let list = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(list["sessions"][0]["model"], data["model_id"]);
+    assert_eq!(session_rows(&mut mux).await[0]["model"], data["model_id"]);
 }
 
 #[tokio::test]
@@ -112,21 +109,14 @@ async fn a_session_is_named_and_its_figures_are_told() {
     let stats = mux.ok(on(&session, "get_stats", json!({}))).await;
     assert_eq!((&stats["user_messages"], &stats["assistant_messages"]), (&json!(1), &json!(2)));
     assert_eq!((&stats["tool_calls"], &stats["tool_results"]), (&json!(1), &json!(1)));
-    assert!(
-        stats["tokens"]["total"].as_u64() > Some(50) && stats["cost_usd"].as_f64() > Some(0.0),
-        "{stats}"
-    );
+    assert!(stats["tokens"]["total"].as_u64() > Some(50), "{stats}");
+    assert!(stats["cost_usd"].as_f64() > Some(0.0), "{stats}");
     let commands = mux.ok(on(&session, "get_commands", json!({}))).await;
     assert!(commands["commands"].is_array());
     let process = &mux.state(&session).await["process"];
-    assert!(
-        process["alive"] == true
-            && process["pid"].as_u64() > Some(1)
-            && process["rss_bytes"].as_u64() > Some(1 << 20),
-        "{process}"
-    );
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    assert!(process["alive"] == true && process["pid"].as_u64() > Some(1), "{process}");
+    assert!(process["rss_bytes"].as_u64() > Some(1 << 20), "{process}");
+    let (_qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.state(&session).await["title"], "Harbour");
     mux.attach_and_prompt(&session, "@@text").await;
     assert_eq!(mux.state(&session).await["title"], "Harbour");

@@ -8,10 +8,7 @@ use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::replica::Replica;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, pi_with_session};
-
-const PIXEL: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+use crate::{PIXEL, pi, pi_session, pi_with_session, prompt, queue, restarted, said_by, say, with};
 
 /// What a client builds from the frames must be what the hub has.
 async fn check_replica(mux: &mut Mux, session: &str) -> Vec<Value> {
@@ -49,8 +46,7 @@ async fn a_prompt_gives_the_events_in_order_and_everything_is_there_after_kill_9
     assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(100), &json!(7)));
     assert!(usage["cost_usd"].as_f64().unwrap() > 0.0);
     let state = mux.state(&session).await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (_qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.messages(&session).await, messages);
     let data = mux.ok(json!({"cmd": "session.attach", "session_id": session})).await;
     assert_eq!(data["messages"], Value::Array(messages.clone()));
@@ -76,10 +72,8 @@ async fn thinking_and_text_of_both_kinds_of_provider() {
     for model in ["fake/fake-2", "fakeanth/fake-anth"] {
         let session = pi_session(&qd, &mut mux, json!({"model": model, "thinking_level": "high"})).await;
         let events = mux.prompt(&session, "@@thinking thinking=\"hm hm hm hm hm\" text=so").await;
-        let joined: String = of(&events, "stream.thinking_delta")
-            .iter()
-            .map(|event| event["delta"].as_str().unwrap())
-            .collect();
+        let thoughts = of(&events, "stream.thinking_delta");
+        let joined: String = thoughts.iter().map(|event| event["delta"].as_str().unwrap()).collect();
         assert_eq!(joined, "hm hm hm hm hm", "{model}");
         assert!(phases(&events).contains(&"thinking".to_owned()), "{model}");
         let answer = check_replica(&mut mux, &session).await.pop().unwrap();
@@ -100,10 +94,8 @@ async fn tools_run_alone_and_in_parallel() {
     assert_eq!((&end["tool_call_id"], &end["is_error"]), (&start["tool_call_id"], &json!(false)));
     assert!(end["output"].to_string().contains("a b") && end["duration_ms"].is_u64(), "{end}");
     assert!(phases(&events).contains(&"tool_running:bash".to_owned()));
-    let order: Vec<&str> = names(&events)
-        .into_iter()
-        .filter(|name| name.starts_with("tool") || *name == "stream.done")
-        .collect();
+    let mut order = names(&events);
+    order.retain(|name| name.starts_with("tool") || *name == "stream.done");
     assert_eq!(order, ["stream.done", "tool.start", "tool.end", "stream.done"]);
 
     let events = mux.prompt(&session, "@@parallel n=3 command=\"echo number {i}\"").await;
@@ -117,33 +109,21 @@ async fn tools_run_alone_and_in_parallel() {
     let first_tool = phases.iter().position(|phase| phase.starts_with("tool_running")).unwrap();
     let ends = of(&events, "tool.end");
     let last_end = events.iter().rposition(|event| event["event"] == "tool.end").unwrap();
-    let generating = events
-        .iter()
-        .enumerate()
-        .skip_while(|(_, event)| event["event"] != "tool.start")
-        .find(|(_, event)| event["event"] == "agent.working" && event["phase"] == "generating")
-        .unwrap()
-        .0;
+    let first_start = events.iter().position(|event| event["event"] == "tool.start").unwrap();
+    let is_generating = |event: &Value| event["event"] == "agent.working" && event["phase"] == "generating";
+    let generating = first_start + events[first_start..].iter().position(is_generating).unwrap();
     assert!(ends.len() == 3 && first_tool > 0 && generating > last_end, "{phases:?}");
     let messages = check_replica(&mut mux, &session).await;
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
     assert!(roles.ends_with(&["assistant", "tool", "tool", "tool", "assistant"]), "{roles:?}");
-    let calls: Vec<&Value> = messages[roles.len() - 5]["parts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|part| &part["tool_call_id"])
-        .collect();
-    let results: Vec<&Value> =
-        messages[roles.len() - 4..].iter().take(3).map(|message| &message["tool_call_id"]).collect();
-    assert_eq!(calls, results);
+    let [call, results @ .., _] = &messages[roles.len() - 5..] else { panic!("five messages") };
+    let calls = call["parts"].as_array().unwrap().iter().map(|part| &part["tool_call_id"]);
+    assert!(calls.eq(results.iter().map(|message| &message["tool_call_id"])), "{call}");
     std::fs::write(qd.sandbox().work().join("a.txt"), "alpha").unwrap();
     let events = mux.prompt(&session, "@@read path=missing.txt").await;
     assert_eq!(of(&events, "tool.end")[0]["is_error"], true);
-    assert_eq!(
-        mux.messages(&session).await.iter().rev().find(|m| m["role"] == "tool").unwrap()["is_error"],
-        true
-    );
+    let messages = mux.messages(&session).await;
+    assert_eq!(messages.iter().rfind(|message| message["role"] == "tool").unwrap()["is_error"], true);
     let events = mux.prompt(&session, "@@write path=b.txt content=beta").await;
     assert_eq!(reason(&events), "stop");
     assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("b.txt")).unwrap(), "beta");
@@ -165,30 +145,25 @@ async fn a_long_stream_arrives_complete() {
 async fn steering_and_following_up_are_read_in_their_turn() {
     let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
-    let command = |cmd: &str, message: &str| json!({"cmd": cmd, "session_id": session, "message": message});
-    mux.ok(command("prompt", "@@hold name=a")).await;
+    mux.ok(prompt(&session, "@@hold name=a")).await;
     mux.wait_event("stream.text_delta").await;
-    let error = mux.refused(command("prompt", "now?")).await;
+    let error = mux.refused(prompt(&session, "now?")).await;
     assert!(error.contains("streaming_behavior"), "{error}");
-    mux.ok(command("follow_up", "@@text text=followed")).await;
-    mux.ok(command("steer", "@@text text=steered")).await;
-    let queue = json!({"steering": ["@@text text=steered"], "follow_up": ["@@text text=followed"]});
-    mux.wait_for("the queue", |frame| frame["event"] == "queue.changed" && frame["queue"] == queue).await;
-    assert_eq!(mux.state(&session).await["queue"], queue);
+    mux.ok(say("follow_up", &session, "@@text text=followed")).await;
+    mux.ok(say("steer", &session, "@@text text=steered")).await;
+    let both = queue(&["@@text text=steered"], &["@@text text=followed"]);
+    mux.wait_for("the queue", |frame| frame["event"] == "queue.changed" && frame["queue"] == both).await;
+    assert_eq!(mux.state(&session).await["queue"], both);
     llm.release("a");
     let events = mux.until_idle(&session, from).await;
     assert_eq!((reason(&events), of(&events, "agent.idle").len()), ("stop", 1));
-    let answers: Vec<String> = check_replica(&mut mux, &session)
-        .await
-        .iter()
-        .filter(|message| message["role"] == "assistant")
-        .map(text_of)
-        .collect();
+    check_replica(&mut mux, &session).await;
+    let answers = said_by(&mut mux, "assistant", &session).await;
     assert_eq!(answers, ["Before the gate. After it.", "steered", "followed"]);
-    assert_eq!(mux.state(&session).await["queue"], json!({"steering": [], "follow_up": []}));
+    assert_eq!(mux.state(&session).await["queue"], queue(&[], &[]));
     // Steering an agent that waits is a prompt.
     let from = mux.frames().len();
-    mux.ok(command("steer", "@@text text=idle")).await;
+    mux.ok(say("steer", &session, "@@text text=idle")).await;
     assert_eq!(reason(&mux.until_idle(&session, from).await), "stop");
     assert_eq!(text_of(mux.messages(&session).await.last().unwrap()), "idle");
 }
@@ -214,11 +189,10 @@ async fn a_turn_is_aborted_in_the_middle_of_a_tool_and_the_tool_is_gone() {
     let (qd, mut mux, _llm, session) = pi_with_session().await;
     let from = mux.frames().len();
     let marker = format!("sleep\x0032{}", std::process::id());
-    let prompt = format!("@@bash command=\"echo begun; {}\"", marker.replace('\0', " "));
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": prompt})).await;
-    let progress = mux
-        .wait_for("output", |frame| frame["event"] == "tool.progress" && frame.to_string().contains("begun"))
-        .await;
+    let bash = format!("@@bash command=\"echo begun; {}\"", marker.replace('\0', " "));
+    mux.ok(prompt(&session, &bash)).await;
+    let is_output = |frame: &Value| frame["event"] == "tool.progress" && frame.to_string().contains("begun");
+    let progress = mux.wait_for("output", is_output).await;
     assert_eq!(progress["name"], "bash");
     eventually("the tool runs", || !with_marker(&marker).is_empty()).await;
     let mut late = qd.connect().await;
@@ -266,11 +240,8 @@ async fn retries_that_give_up_end_in_one_error() {
     assert_eq!(end["success"], false);
     let errors = of(&events, "agent.error");
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(
-        errors[0]["error"].as_str().unwrap().contains("on strike") && errors[0]["recoverable"] == true,
-        "{}",
-        errors[0]
-    );
+    assert!(errors[0]["error"].as_str().unwrap().contains("on strike"), "{}", errors[0]);
+    assert_eq!(errors[0]["recoverable"], true);
     assert_eq!(llm.requests().len(), 4);
     check_replica(&mut mux, &session).await;
     assert_eq!(reason(&mux.prompt(&session, "@@text").await), "stop");
@@ -345,15 +316,12 @@ async fn an_overflow_is_compacted_and_tried_again() {
 async fn images_reach_the_model() {
     let (_qd, mut mux, llm, session) = pi_with_session().await;
     let from = mux.frames().len();
-    let image = json!({"data": PIXEL, "media_type": "image/png"});
-    mux.ok(json!({"cmd": "prompt", "session_id": session, "message": "@@text look", "images": [image]}))
-        .await;
+    let images = json!({"images": [{"data": PIXEL, "media_type": "image/png"}]});
+    mux.ok(with(prompt(&session, "@@text look"), images)).await;
     mux.until_idle(&session, from).await;
     let images = llm.requests()[0].images();
-    assert_eq!(
-        (images.len(), images[0].mime_type.as_str(), images[0].data.as_str()),
-        (1, "image/png", PIXEL)
-    );
+    assert_eq!(images.len(), 1);
+    assert_eq!((images[0].mime_type.as_str(), images[0].data.as_str()), ("image/png", PIXEL));
     let messages = check_replica(&mut mux, &session).await;
     let user = messages.iter().find(|message| message["role"] == "user").unwrap();
     let part = user["parts"].as_array().unwrap().iter().find(|part| part["type"] == "image").unwrap();

@@ -1,21 +1,21 @@
 //! Circuit breakers, fed by what really happens.
 
+use qd_testkit::pi_server::PiClient;
+use qd_testkit::process::{eventually, with_marker};
 use serde_json::{Value, json};
 
-use super::{on, pi_sandbox, pi_session, prompt};
+use super::{bash, data, on, pi_session, pi_with, pi_with_session, prompt};
+use crate::{assert_fields, until, with};
 
-async fn breaker(client: &mut qd_testkit::pi_server::PiClient) -> Value {
-    let metrics = client.ok(json!({"type": "get_metrics"})).await;
-    let breakers = metrics["data"]["circuitBreakers"].as_array().unwrap().clone();
+async fn breaker(client: &mut PiClient) -> Value {
+    let metrics = data(client, json!({"type": "get_metrics"})).await;
+    let breakers = metrics["circuitBreakers"].as_array().unwrap().clone();
     breakers.into_iter().find(|breaker| breaker["providerName"] == "fake").unwrap_or_default()
 }
 
 #[tokio::test]
 async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it() {
-    let (mut sandbox, _llm) = pi_sandbox().await;
-    sandbox.set("QD_BREAKER_RECOVERY_SECONDS", "1");
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
+    let (qd, mut client, _llm) = pi_with(&[("QD_BREAKER_RECOVERY_SECONDS", "1")]).await;
     let session = pi_session(&qd, &mut client).await;
     client.ok(json!({"type": "set_auto_retry", "sessionId": session, "enabled": false})).await;
     for number in 1..=5 {
@@ -27,7 +27,7 @@ async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it
     }
     let open = breaker(&mut client).await;
     assert_eq!((&open["state"], &open["totalFailures"]), (&json!("open"), &json!(5)), "{open}");
-    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    let health = data(&mut client, json!({"type": "health_check"})).await;
     assert_eq!(health["hasOpenCircuit"], true, "{health}");
     assert!(health["issues"].to_string().contains("One or more LLM provider circuits are open"), "{health}");
     for kind in ["prompt", "steer", "follow_up"] {
@@ -37,24 +37,17 @@ async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it
     // Reads and other commands go on.
     client.ok(on(&session, "get_state")).await;
     // The provider is tried again after a while, and trusted again after two successes.
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    let from = loop {
+    let from = until("the breaker to let a prompt through", async || {
         let from = client.count();
         let response = client.call(prompt(&session, "@@text text=\"back\"")).await;
-        if response["success"] == true {
-            break from;
-        }
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "the breaker never lets a prompt through: {response}"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    };
+        if response["success"] == true { Ok(from) } else { Err(response.to_string()) }
+    })
+    .await;
     client.settled(from, &session).await;
     client.turn(&session, "@@text text=\"again\"").await;
     let closed = breaker(&mut client).await;
     assert_eq!(closed["state"], "closed", "{closed}");
-    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    let health = data(&mut client, json!({"type": "health_check"})).await;
     assert_eq!(health["hasOpenCircuit"], false);
 }
 
@@ -62,42 +55,23 @@ async fn five_failures_of_a_provider_open_its_breaker_and_two_successes_close_it
 /// hours would: a turn is counted once, when it has ended, by how it ended.
 #[tokio::test]
 async fn a_turn_is_counted_by_how_it_ended_and_not_by_its_length() {
-    let (sandbox, _llm) = pi_sandbox().await;
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
-    let session = pi_session(&qd, &mut client).await;
+    let (_qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@slow n=40 delay_ms=50").await;
     let breaker = breaker(&mut client).await;
-    assert_eq!(
-        (
-            &breaker["state"],
-            &breaker["totalFailures"],
-            &breaker["totalSlowCalls"],
-            &breaker["totalSuccesses"]
-        ),
-        (&json!("closed"), &json!(0), &json!(0), &json!(1)),
-        "{breaker}"
-    );
+    assert_fields(&breaker, json!({"state": "closed", "totalFailures": 0, "totalSlowCalls": 0}));
+    assert_fields(&breaker, json!({"totalSuccesses": 1}));
 }
 
 #[tokio::test]
 async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
-    let (mut sandbox, _llm) = pi_sandbox().await;
-    sandbox.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
+    let (qd, mut client, _llm) = pi_with(&[("QD_PI_WORK_TIMEOUT_SECONDS", "1")]).await;
     let session = pi_session(&qd, &mut client).await;
     let version = client.ok(on(&session, "get_state")).await["sessionVersion"].clone();
     for number in 0..10 {
-        let command =
-            json!({"type": "bash", "sessionId": session, "command": "sleep 60", "id": format!("b{number}")});
+        let command = with(bash(&session, "sleep 60"), json!({"id": format!("b{number}")}));
         let response = client.call(command.clone()).await;
-        assert_eq!(
-            (&response["success"], &response["timedOut"]),
-            (&json!(false), &json!(true)),
-            "{response}"
-        );
-        assert_eq!(response["error"], "Command 'bash' timed out after 1000ms");
+        assert_fields(&response, json!({"success": false, "timedOut": true}));
+        assert_fields(&response, json!({"error": "Command 'bash' timed out after 1000ms"}));
         if number == 0 {
             let from = client.count();
             client.send(command).await;
@@ -105,31 +79,23 @@ async fn bash_commands_that_run_out_of_time_open_the_bash_breaker() {
             assert_eq!((&again["timedOut"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
         }
     }
-    let error = client.refused(json!({"type": "bash", "sessionId": session, "command": "true"})).await;
+    let error = client.refused(bash(&session, "true")).await;
     assert!(error.starts_with(&format!("Bash circuit breaker open for session {session}")), "{error}");
-    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    let health = data(&mut client, json!({"type": "health_check"})).await;
     assert_eq!(health["hasOpenBashCircuit"], true, "{health}");
     let after = client.ok(on(&session, "get_state")).await["sessionVersion"].clone();
     assert_eq!(after, version, "a command that timed out changes no version");
-    qd_testkit::process::eventually("no shell is left", || {
-        qd_testkit::process::with_marker("sleep\u{0}60").is_empty()
-    })
-    .await;
+    eventually("no shell is left", || with_marker("sleep\u{0}60").is_empty()).await;
 }
 
 #[tokio::test]
 async fn bash_commands_of_many_sessions_open_the_breaker_of_all() {
-    let (mut sandbox, _llm) = pi_sandbox().await;
-    sandbox.set("QD_PI_WORK_TIMEOUT_SECONDS", "1");
-    sandbox.set("QD_BASH_BREAKER_FAILURES_ALL", "3");
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
+    let settings = [("QD_PI_WORK_TIMEOUT_SECONDS", "1"), ("QD_BASH_BREAKER_FAILURES_ALL", "3")];
+    let (qd, mut client, _llm) = pi_with(&settings).await;
     let mut sessions = Vec::new();
     for _ in 0..4 {
         sessions.push(pi_session(&qd, &mut client).await);
     }
-    let bash =
-        |session: &str, command: &str| json!({"type": "bash", "sessionId": session, "command": command});
     client.ok(bash(&sessions[0], "true")).await;
     for session in &sessions[..3] {
         let response = client.call(bash(session, "sleep 61")).await;
@@ -140,13 +106,9 @@ async fn bash_commands_of_many_sessions_open_the_breaker_of_all() {
         let error = client.refused(bash(session, "true")).await;
         assert!(error.starts_with("Bash circuit breaker open globally: "), "{error}");
     }
-    let metrics = client.ok(json!({"type": "get_metrics"})).await["data"]["bashCircuitBreaker"].clone();
-    assert_eq!(
-        (&metrics["globalState"], &metrics["openSessionCount"], &metrics["totalTimeouts"]),
-        (&json!("open"), &json!(0), &json!(3)),
-        "{metrics}"
-    );
-    let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
+    let metrics = data(&mut client, json!({"type": "get_metrics"})).await["bashCircuitBreaker"].clone();
+    assert_fields(&metrics, json!({"globalState": "open", "openSessionCount": 0, "totalTimeouts": 3}));
+    let health = data(&mut client, json!({"type": "health_check"})).await;
     assert_eq!((&health["hasOpenBashCircuit"], &health["hasOpenCircuit"]), (&json!(true), &json!(false)));
     assert!(health["issues"].to_string().contains("Bash command circuit breaker is open"), "{health}");
 }

@@ -3,20 +3,17 @@
 use qd_testkit::pi::test_extension;
 use serde_json::{Value, json};
 
-use super::{demo_with_session, on, pi, pi_with_session};
+use super::{data, demo_with_session, on, pi, pi_with_session};
+use crate::{assert_fields, with};
 
 #[tokio::test]
 async fn every_read_of_a_pi_session_has_the_documented_shape() {
     let (_qd, mut client, _llm, session) = pi_with_session().await;
     client.turn(&session, "@@bash command=\"echo hi\"\n@@final text=\"the end\"").await;
-    let mut data = async |kind: &str| client.ok(on(&session, kind)).await["data"].clone();
+    let mut data = async |kind: &str| data(&mut client, on(&session, kind)).await;
     let state = data("get_state").await;
-    assert_eq!((&state["sessionId"], &state["isStreaming"]), (&json!(session), &json!(false)));
-    assert_eq!(
-        (&state["model"]["id"], &state["model"]["contextWindow"]),
-        (&json!("fake-1"), &json!(128_000)),
-        "{state}"
-    );
+    assert_fields(&state, json!({"sessionId": session, "isStreaming": false, "model/id": "fake-1"}));
+    assert_fields(&state, json!({"model/contextWindow": 128_000}));
     assert!(state["createdAt"].as_str().unwrap().ends_with('Z'), "{state}");
     let models = data("get_available_models").await;
     assert!(models["models"].as_array().unwrap().iter().any(|model| model["id"] == "fake-2"), "{models}");
@@ -51,11 +48,7 @@ async fn every_change_of_a_pi_session_works_and_counts() {
     client.turn(&session, &format!("@@text text=\"one\"\n{long}")).await;
     client.turn(&session, &format!("@@text text=\"two\"\n{long}")).await;
     let start = client.ok(on(&session, "get_state")).await["sessionVersion"].as_u64().unwrap();
-    let with = |kind: &str, more: Value| {
-        let mut command = on(&session, kind);
-        command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        command
-    };
+    let with = |kind: &str, more: Value| with(on(&session, kind), more);
     let model = client.ok(with("set_model", json!({"provider": "fake", "modelId": "fake-2"}))).await;
     assert_eq!(model["data"]["model"]["id"], "fake-2", "{model}");
     let cycled = client.ok(with("cycle_model", json!({"direction": "backward"}))).await["data"].clone();
@@ -86,9 +79,9 @@ async fn every_change_of_a_pi_session_works_and_counts() {
         client.ok(with("compact", json!({"customInstructions": "briefly"}))).await["data"].clone();
     assert!(compacted["summary"].is_string() && compacted["firstKeptEntryId"].is_string(), "{compacted}");
     let tree = client.ok(on(&session, "get_tree")).await["data"]["nodes"].clone();
-    let user =
-        tree.as_array().unwrap().iter().find(|node| node["role"] == "user").unwrap()["entryId"].clone();
-    let moved = client.ok(with("navigate_tree", json!({"targetId": user}))).await["data"].clone();
+    let user = tree.as_array().unwrap().iter().find(|node| node["role"] == "user").unwrap();
+    let target = json!({"targetId": user["entryId"]});
+    let moved = client.ok(with("navigate_tree", target)).await["data"].clone();
     assert_eq!(moved["cancelled"], false, "{moved}");
     assert_eq!(client.ok(on(&session, "new_session")).await["data"], json!({"cancelled": false}));
     let state = client.ok(on(&session, "get_state")).await["data"].clone();
@@ -102,9 +95,8 @@ async fn every_change_of_a_pi_session_works_and_counts() {
 #[tokio::test]
 async fn commands_of_extensions_are_listed_without_our_own() {
     let (qd, mut client, _llm) = pi().await;
-    let session = client
-        .create(json!({"cwd": qd.sandbox().work(), "extensions": [test_extension("dialogs.ts")]}))
-        .await;
+    let extensions = [test_extension("dialogs.ts")];
+    let session = client.create(json!({"cwd": qd.sandbox().work(), "extensions": extensions})).await;
     let commands = client.ok(on(&session, "get_commands")).await["data"]["commands"].clone();
     let names: Vec<&str> =
         commands.as_array().unwrap().iter().filter_map(|command| command["name"].as_str()).collect();
@@ -116,10 +108,9 @@ async fn commands_of_extensions_are_listed_without_our_own() {
 async fn the_server_tells_of_itself() {
     let (_qd, mut client, session) = demo_with_session().await;
     let health = client.ok(json!({"type": "health_check"})).await["data"].clone();
-    assert_eq!(
-        health,
-        json!({"healthy": true, "issues": [], "hasOpenCircuit": false, "hasOpenBashCircuit": false})
-    );
+    let healthy =
+        json!({"healthy": true, "issues": [], "hasOpenCircuit": false, "hasOpenBashCircuit": false});
+    assert_eq!(health, healthy);
     let metrics = client.ok(json!({"type": "get_metrics"})).await["data"].clone();
     assert_eq!((&metrics["sessionCount"], &metrics["connectionCount"]), (&json!(1), &json!(1)), "{metrics}");
     for part in

@@ -3,24 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{demo, demo_with_session, on, pi_session, pi_with_session, prompt};
-
-fn with(mut command: Value, more: Value) -> Value {
-    command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    command
-}
+use super::{bash, demo, demo_with_session, on, pi_session, pi_with_session, prompt, rename};
+use crate::with;
 
 #[tokio::test]
 async fn a_command_may_depend_on_an_earlier_one_of_its_session_without_waiting_for_it() {
     let (_qd, mut client, _llm, session) = pi_with_session().await;
     let from = client.count();
-    let name = json!({"type": "set_session_name", "sessionId": session, "name": "first", "id": "A"});
-    client.send(name).await;
-    client
-        .send(with(prompt(&session, "@@text text=\"after\""), json!({"id": "B", "dependsOn": ["A"]})))
-        .await;
+    client.send(with(rename(&session, "first"), json!({"id": "A"}))).await;
+    let after = json!({"id": "B", "dependsOn": ["A"]});
+    client.send(with(prompt(&session, "@@text text=\"after\""), after)).await;
     client.send(with(on(&session, "get_state"), json!({"id": "C", "dependsOn": ["A", "B"]}))).await;
     for id in ["A", "B", "C"] {
         let response = client.response(from, &json!(id)).await;
@@ -36,15 +30,12 @@ async fn a_waiting_dependent_blocks_nobody() {
     let (qd, mut client, _llm, session) = pi_with_session().await;
     let other = pi_session(&qd, &mut client).await;
     let from = client.count();
-    let slow = json!({"type": "bash", "sessionId": session, "command": "sleep 2", "id": "slow"});
-    client.send(slow).await;
+    client.send(with(bash(&session, "sleep 2"), json!({"id": "slow"}))).await;
     client.send(with(json!({"type": "list_sessions"}), json!({"id": "waits", "dependsOn": ["slow"]}))).await;
-    client
-        .send(json!({"type": "set_session_name", "sessionId": other, "name": "x", "id": "waits2", "dependsOn": ["slow"]}))
-        .await;
+    client.send(with(rename(&other, "x"), json!({"id": "waits2", "dependsOn": ["slow"]}))).await;
     let sent = Instant::now();
     client.ok(json!({"type": "list_sessions"})).await;
-    client.ok(json!({"type": "set_session_name", "sessionId": other, "name": "y"})).await;
+    client.ok(rename(&other, "y")).await;
     client.ok(on(&session, "get_state")).await;
     client.ok(on(&session, "abort")).await;
     assert!(sent.elapsed() < Duration::from_secs(1), "others waited {:?}", sent.elapsed());

@@ -5,7 +5,8 @@ use qd_testkit::pi_server::PiClient;
 use qd_testkit::qd::Qd;
 use serde_json::{Value, json};
 
-use super::{on, pi, pi_sandbox, prompt};
+use super::{on, pi, pi_with, prompt, rename};
+use crate::assert_fields;
 
 async fn session_with(qd: &Qd, client: &mut PiClient, extension: &str) -> String {
     client.create(json!({"cwd": qd.sandbox().work(), "extensions": [test_extension(extension)]})).await
@@ -31,11 +32,7 @@ async fn a_dialog_raised_inside_a_prompt_is_answered() {
     let from = client.count();
     client.ok(prompt(&session, "@@bash command=\"echo allowed > it\"")).await;
     let request = client.wait_event("extension_ui_request").await;
-    assert_eq!(
-        (&request["method"], &request["title"]),
-        (&json!("confirm"), &json!("Allow bash?")),
-        "{request}"
-    );
+    assert_fields(&request, json!({"method": "confirm", "title": "Allow bash?"}));
     let yes = answer(&session, &request, json!({"method": "confirm", "confirmed": true}));
     client.ok(yes.clone()).await;
     client.settled(from, &session).await;
@@ -59,13 +56,11 @@ async fn every_method_reaches_the_extension_as_it_was_answered() {
     ];
     for (command, method, response, heard) in cases {
         let id = client.send(prompt(&session, &format!("/{command}"))).await;
-        let request = client
-            .wait_for(method, |frame| {
-                frame["event"]["type"] == "extension_ui_request" && frame["event"]["method"] == method
-            })
-            .await["event"]
-            .clone();
-        client.ok(answer(&session, &request, response)).await;
+        let is_request = |frame: &Value| {
+            frame["event"]["type"] == "extension_ui_request" && frame["event"]["method"] == method
+        };
+        let request = client.wait_for(method, is_request).await;
+        client.ok(answer(&session, &request["event"], response)).await;
         assert_eq!(notified(&mut client, command).await, format!("{command}: {heard}"));
         assert_eq!(client.response(0, &id).await["success"], true);
     }
@@ -89,10 +84,7 @@ async fn an_interview_is_asked_and_answered() {
 
 #[tokio::test]
 async fn a_dialog_nobody_answers_is_an_error_in_the_extension() {
-    let (mut sandbox, _llm) = pi_sandbox().await;
-    sandbox.set("QD_QUESTION_TIMEOUT_SECONDS", "1");
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
+    let (qd, mut client, _llm) = pi_with(&[("QD_QUESTION_TIMEOUT_SECONDS", "1")]).await;
     let session = session_with(&qd, &mut client, "interview.ts").await;
     for method in ["select", "confirm", "input", "editor", "interview"] {
         client.skip();
@@ -128,7 +120,7 @@ async fn a_dialog_of_a_slash_command_holds_nobody_up() {
     let from = client.count();
     let asking = client.send(prompt(&session, "/dlg-confirm")).await;
     let request = client.wait_event("extension_ui_request").await;
-    client.ok(json!({"type": "set_session_name", "sessionId": session, "name": "meanwhile"})).await;
+    client.ok(rename(&session, "meanwhile")).await;
     client.turn(&session, "@@text text=\"still here\"").await;
     client.ok(answer(&session, &request, json!({"method": "confirm", "confirmed": true}))).await;
     assert_eq!(client.response(from, &asking).await["success"], true);

@@ -2,55 +2,44 @@
 
 use serde_json::{Value, json};
 
-use super::{demo_with_session, on, pi, pi_with_session, prompt};
+use super::{bash, demo_with_session, on, pi, pi_with_session, prompt, rename, restarted};
+use crate::{assert_fields, with};
 
 #[tokio::test]
 async fn outcomes_keys_and_versions_survive_a_kill() {
     let (qd, mut client, session) = demo_with_session().await;
-    let name = json!({"type": "set_session_name", "sessionId": session, "name": "kept", "id": "n1", "idempotencyKey": "nk"});
-    let first = client.ok(name.clone()).await;
-    let failed = json!({"type": "set_session_name", "sessionId": "nobody", "name": "x", "id": "f1"});
+    let named = |id: &str| with(rename(&session, "kept"), json!({"id": id, "idempotencyKey": "nk"}));
+    let first = client.ok(named("n1")).await;
+    let failed = with(rename("nobody", "x"), json!({"id": "f1"}));
     let failure = client.refused(failed.clone()).await;
-    let qd = qd.restart().await;
-    let mut client = qd.pi_client().await;
-    let again = client.call(name.clone()).await;
+    let (_qd, mut client) = restarted(qd).await;
+    let again = client.call(named("n1")).await;
     assert_eq!((&again["replayed"], &again["success"]), (&json!(true), &json!(true)), "{again}");
     assert_eq!(again["sessionVersion"], first["sessionVersion"]);
-    let by_key = client
-        .call(json!({"type": "set_session_name", "sessionId": session, "name": "kept", "id": "n2", "idempotencyKey": "nk"}))
-        .await;
+    let by_key = client.call(named("n2")).await;
     assert_eq!(by_key["replayed"], true, "{by_key}");
     let refused = client.call(failed).await;
     assert_eq!((&refused["replayed"], &refused["error"]), (&json!(true), &json!(failure)));
     let state = client.ok(on(&session, "get_state")).await;
-    assert_eq!(
-        (&state["sessionVersion"], &state["data"]["sessionName"]),
-        (&first["sessionVersion"], &json!("kept"))
-    );
+    assert_fields(&state, json!({"sessionVersion": first["sessionVersion"], "data/sessionName": "kept"}));
     let dependent = json!({"type": "get_state", "sessionId": session, "id": "d", "dependsOn": ["n1"]});
     client.ok(dependent).await;
-    let other = json!({"type": "set_session_name", "sessionId": session, "name": "other", "id": "n1"});
+    let other = with(rename(&session, "other"), json!({"id": "n1"}));
     assert!(client.refused(other).await.starts_with("Conflicting id 'n1'"));
     let history = client.ok(json!({"type": "get_command_history", "commandId": "n1"})).await["data"].clone();
-    assert_eq!(history["entries"][0]["commandType"], "set_session_name", "{history}");
-    assert_eq!(history["entries"][0]["success"], true);
+    assert_fields(&history, json!({"entries/0/commandType": "set_session_name", "entries/0/success": true}));
     assert!(!history.to_string().contains("kept"), "history must not tell what was said: {history}");
 }
 
 #[tokio::test]
 async fn a_prompt_repeated_after_a_kill_does_not_run_twice() {
     let (qd, mut client, llm, session) = pi_with_session().await;
-    let command = |id: &str| {
-        let mut command = prompt(&session, "@@text text=\"only once\"");
-        command["id"] = json!(id);
-        command
-    };
+    let command = with(prompt(&session, "@@text text=\"only once\""), json!({"id": "p1"}));
     let from = client.count();
-    client.ok(command("p1")).await;
+    client.ok(command.clone()).await;
     client.settled(from, &session).await;
-    let qd = qd.restart().await;
-    let mut client = qd.pi_client().await;
-    let again = client.call(command("p1")).await;
+    let (_qd, mut client) = restarted(qd).await;
+    let again = client.call(command).await;
     assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
     let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
     let asked = messages.as_array().unwrap().iter().filter(|message| message["role"] == "user").count();
@@ -61,13 +50,11 @@ async fn a_prompt_repeated_after_a_kill_does_not_run_twice() {
 #[tokio::test]
 async fn a_command_cut_off_by_a_kill_is_reported_indeterminate() {
     let (qd, mut client, _llm, session) = pi_with_session().await;
-    let bash =
-        json!({"type": "bash", "sessionId": session, "command": "touch begun && sleep 30", "id": "cut"});
+    let bash = with(bash(&session, "touch begun && sleep 30"), json!({"id": "cut"}));
     client.send(bash.clone()).await;
     let begun = qd.sandbox().work().join("begun");
     qd_testkit::process::eventually("the shell has begun", || begun.exists()).await;
-    let qd = qd.restart().await;
-    let mut client = qd.pi_client().await;
+    let (_qd, mut client) = restarted(qd).await;
     let history = client.ok(json!({"type": "get_command_history", "commandId": "cut"})).await["data"].clone();
     assert_eq!(history["entries"][0]["state"], "indeterminate", "{history}");
     std::fs::remove_file(&begun).unwrap();
@@ -75,11 +62,7 @@ async fn a_command_cut_off_by_a_kill_is_reported_indeterminate() {
     assert_eq!((&again["success"], &again["indeterminate"]), (&json!(false), &json!(true)), "{again}");
     assert!(!begun.exists(), "it ran a second time");
     let recovery = client.ok(json!({"type": "get_startup_recovery"})).await["data"].clone();
-    assert_eq!(
-        (&recovery["enabled"], &recovery["indeterminateCommands"]),
-        (&json!(true), &json!(1)),
-        "{recovery}"
-    );
+    assert_fields(&recovery, json!({"enabled": true, "indeterminateCommands": 1}));
 }
 
 #[tokio::test]
@@ -90,13 +73,9 @@ async fn a_nameless_create_repeated_after_a_kill_makes_no_second_session() {
     let made = client.ok(done.clone()).await["data"]["sessionId"].clone();
     // The second one is killed while the agent starts.
     client.send(cut.clone()).await;
-    client
-        .wait_for("the start", |frame| {
-            frame["type"] == "command_started" && frame["data"]["commandId"] == "cut"
-        })
-        .await;
-    let qd = qd.restart().await;
-    let mut client = qd.pi_client().await;
+    let is_start = |frame: &Value| frame["type"] == "command_started" && frame["data"]["commandId"] == "cut";
+    client.wait_for("the start", is_start).await;
+    let (_qd, mut client) = restarted(qd).await;
     let again = client.ok(done).await;
     assert_eq!((&again["data"]["sessionId"], &again["replayed"]), (&made, &json!(true)), "{again}");
     // Whether the runner can say how the second one ended or not, it is not done again.

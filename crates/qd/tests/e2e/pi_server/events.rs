@@ -3,7 +3,7 @@
 use qd_testkit::pi_server::kinds;
 use serde_json::{Value, json};
 
-use super::{demo, demo_session, demo_with_session, on, pi, pi_session, pi_with_session, prompt};
+use super::{demo, demo_session, demo_with_session, on, pi, pi_session, pi_with_session, prompt, up};
 
 #[tokio::test]
 async fn a_turn_of_pi_is_told_in_pis_own_words() {
@@ -62,16 +62,13 @@ async fn a_turn_of_another_agent_is_told_in_the_same_words() {
     let told = kinds(&events);
     assert_eq!(told.first(), Some(&"agent_start"), "{told:?}");
     assert_eq!(told[told.len() - 3..], ["turn_end", "agent_end", "agent_settled"], "{told:?}");
-    let text: String = events
-        .iter()
-        .filter(|event| event["assistantMessageEvent"]["type"] == "text_delta")
-        .filter_map(|event| event["assistantMessageEvent"]["delta"].as_str())
-        .collect();
+    let updates = events.iter().map(|event| &event["assistantMessageEvent"]);
+    let deltas = updates.filter(|update| update["type"] == "text_delta");
+    let text: String = deltas.filter_map(|update| update["delta"].as_str()).collect();
     assert!(!text.is_empty());
-    let answer = events
-        .iter()
-        .rfind(|event| event["type"] == "message_end" && event["message"]["role"] == "assistant")
-        .unwrap();
+    let is_answer =
+        |event: &&Value| event["type"] == "message_end" && event["message"]["role"] == "assistant";
+    let answer = events.iter().rfind(is_answer).unwrap();
     assert!(answer["message"]["content"].to_string().contains(text.split('\n').next().unwrap()), "{answer}");
 }
 
@@ -111,11 +108,9 @@ async fn sessions_of_one_face_are_there_on_the_other() {
     let (qd, mut client) = demo().await;
     let mut mux = qd.connect().await;
     let canonical = mux.create(json!({"harness": "demo"})).await;
-    client
-        .wait_for("the news", |frame| {
-            frame["type"] == "session_created" && frame["data"]["sessionId"] == canonical.as_str()
-        })
-        .await;
+    let is_news =
+        |frame: &Value| frame["type"] == "session_created" && frame["data"]["sessionId"] == *canonical;
+    client.wait_for("the news", is_news).await;
     client.ok(on(&canonical, "switch_session")).await;
     let from = client.count();
     mux.prompt(&canonical, "hello").await;
@@ -129,11 +124,7 @@ async fn sessions_of_one_face_are_there_on_the_other() {
 
 #[tokio::test]
 async fn a_slow_reader_is_told_of_the_gap_and_where_the_session_stands() {
-    let mut sandbox = crate::sandbox();
-    sandbox.set("QD_PI_SERVER_PORT", "0").set("QD_PI_BACKLOG_BYTES_MAX", "65536");
-    super::unlimited(&mut sandbox);
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
+    let (qd, mut client) = up(crate::sandbox(), &[("QD_PI_BACKLOG_BYTES_MAX", "65536")]).await;
     let session = demo_session(&mut client).await;
     let mut slow = qd.pi_client().await;
     slow.ok(on(&session, "switch_session")).await;

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use super::{on, pi_with_session};
+use super::{bash, on, pi_with_session};
 
 #[tokio::test]
 async fn session_files_are_loaded_from_session_directories_only() {
@@ -57,9 +57,8 @@ async fn session_files_are_loaded_from_session_directories_only() {
     assert_eq!(taken, "Session mine already exists");
     client.ok(on("mine", "get_state")).await;
     for (path, expected) in &cases {
-        let error = client
-            .refused(json!({"type": "switch_session_file", "sessionId": "mine", "sessionPath": path}))
-            .await;
+        let switch = json!({"type": "switch_session_file", "sessionId": "mine", "sessionPath": path});
+        let error = client.refused(switch).await;
         assert!(error.starts_with(expected), "{path}: {error}");
     }
     let switched =
@@ -95,14 +94,13 @@ async fn exports_stay_in_the_sessions_directory() {
 #[tokio::test]
 async fn bash_runs_in_the_sessions_directory() {
     let (qd, mut client, _llm, session) = pi_with_session().await;
-    let run = |command: &str| json!({"type": "bash", "sessionId": session, "command": command});
-    let done = client.ok(run("pwd; echo to-stderr >&2; exit 3")).await["data"].clone();
+    let done = client.ok(bash(&session, "pwd; echo to-stderr >&2; exit 3")).await["data"].clone();
     assert_eq!((&done["exitCode"], &done["cancelled"]), (&json!(3), &json!(false)), "{done}");
     let output = done["output"].as_str().unwrap();
     let work = qd.sandbox().work().canonicalize().unwrap();
     assert!(output.contains(&work.display().to_string()) && output.contains("to-stderr"), "{output}");
     let from = client.count();
-    let id = client.send(run("touch started; sleep 30")).await;
+    let id = client.send(bash(&session, "touch started; sleep 30")).await;
     let started = work.join("started");
     qd_testkit::process::eventually("the shell runs", || started.exists()).await;
     client.ok(on(&session, "abort_bash")).await;

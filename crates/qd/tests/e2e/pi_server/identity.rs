@@ -3,7 +3,8 @@
 use qd_testkit::pi_server::PiClient;
 use serde_json::{Value, json};
 
-use super::{FaceStage, on, with_each_agent};
+use super::{FaceStage, on, rename, with_each_agent};
+use crate::{assert_fields, ok_json, with};
 
 with_each_agent!(
     a_replayed_create_delete_or_switch_has_no_second_effect_and_one_response,
@@ -14,11 +15,8 @@ with_each_agent!(
 );
 
 fn broadcasts(client: &PiClient, kind: &str, session: &str) -> usize {
-    client
-        .frames()
-        .iter()
-        .filter(|frame| frame["type"] == kind && frame["data"]["sessionId"] == session)
-        .count()
+    let own = |frame: &&Value| frame["type"] == kind && frame["data"]["sessionId"] == session;
+    client.frames().iter().filter(own).count()
 }
 
 fn responses(client: &PiClient, id: &str) -> usize {
@@ -46,12 +44,9 @@ async fn a_replayed_create_delete_or_switch_has_no_second_effect_and_one_respons
     watcher.caught_up().await;
     for id in ["c1", "s1", "d1"] {
         assert_eq!(responses(&client, id), 2, "{id}");
-        let said = client.said_of(&json!(id));
-        assert_eq!(
-            said,
-            ["accepted", "started", "finished", "response", "accepted", "replayed", "response"],
-            "{id}"
-        );
+        let (first, replay) =
+            (["accepted", "started", "finished", "response"], ["accepted", "replayed", "response"]);
+        assert_eq!(client.said_of(&json!(id)), [&first[..], &replay].concat(), "{id}");
     }
     for seen in [&client, &watcher] {
         assert_eq!(broadcasts(seen, "session_created", "r"), 1);
@@ -66,7 +61,7 @@ async fn a_duplicate_create_leaves_the_live_session_alone(mut stage: FaceStage) 
     let mut other = stage.qd.pi_client().await;
     let again = stage.create(json!({"sessionId": session}));
     let mut client = stage.client;
-    client.ok(json!({"type": "set_session_name", "sessionId": session, "name": "alive"})).await;
+    client.ok(rename(&session, "alive")).await;
     let error = other.refused(again).await;
     assert_eq!(error, format!("Session {session} already exists"));
     assert_eq!(client.ok(on(&session, "get_state")).await["data"]["sessionName"], "alive");
@@ -77,9 +72,7 @@ async fn a_duplicate_create_leaves_the_live_session_alone(mut stage: FaceStage) 
 }
 
 async fn the_same_id_of_two_principals_does_not_collide(stage: FaceStage) {
-    let added = stage.qd.cli(&["token", "add", "robot", "--json"]).await;
-    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
-    let added: Value = serde_json::from_slice(&added.stdout).unwrap();
+    let added = ok_json(&stage.qd.cli(&["token", "add", "robot", "--json"]).await);
     let mut robot = stage.qd.pi_client_as(added["token"].as_str().unwrap()).await;
     let create = |name: &str| stage.create(json!({"sessionId": name, "id": "1", "idempotencyKey": "k"}));
     let (of_owner, of_robot) = (create("of-owner"), create("of-robot"));
@@ -93,14 +86,10 @@ async fn the_same_id_of_two_principals_does_not_collide(stage: FaceStage) {
     robot.ok(unknown).await;
     // Others see that a command ran, not the token that would let them replay it.
     robot.caught_up().await;
-    let foreign: Vec<Value> = robot
-        .frames()
-        .iter()
-        .filter(|frame| frame["data"]["sessionId"] == "of-owner" && frame["data"].get("commandId").is_some())
-        .cloned()
-        .collect();
+    let is_foreign = |data: &&Value| data["sessionId"] == "of-owner" && data.get("commandId").is_some();
+    let foreign: Vec<&Value> = robot.frames().iter().map(|frame| &frame["data"]).filter(is_foreign).collect();
     assert!(!foreign.is_empty());
-    assert!(foreign.iter().all(|frame| frame["data"].get("idempotencyKey").is_none()), "{foreign:?}");
+    assert!(foreign.iter().all(|data| data.get("idempotencyKey").is_none()), "{foreign:?}");
 }
 
 async fn the_order_of_keys_does_not_change_a_command(mut stage: FaceStage) {
@@ -117,9 +106,8 @@ async fn the_order_of_keys_does_not_change_a_command(mut stage: FaceStage) {
     let from = client.count();
     client.send_text(&two).await;
     let again = client.response(from, &json!("k")).await;
-    assert_eq!((&again["success"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
-    assert_eq!(again["sessionVersion"], 1);
-    let other = json!({"type": "set_session_name", "sessionId": session, "name": "other", "id": "k"});
+    assert_fields(&again, json!({"success": true, "replayed": true, "sessionVersion": 1}));
+    let other = with(rename(&session, "other"), json!({"id": "k"}));
     let from = client.count();
     client.send(other).await;
     let conflict = client.response(from, &json!("k")).await;
@@ -132,19 +120,17 @@ async fn the_order_of_keys_does_not_change_a_command(mut stage: FaceStage) {
 async fn a_key_replays_under_another_id_and_without_one(mut stage: FaceStage) {
     let session = stage.session().await;
     let mut client = stage.client;
-    let name = json!({"type": "set_session_name", "sessionId": session, "name": "n", "idempotencyKey": "k"});
-    let first = client.ok(name.clone()).await;
-    let second = client.ok(name.clone()).await;
+    let keyed = |name: &str| with(rename(&session, name), json!({"idempotencyKey": "k"}));
+    let first = client.ok(keyed("n")).await;
+    let second = client.ok(keyed("n")).await;
     assert_eq!((&second["replayed"], &second["sessionVersion"]), (&json!(true), &first["sessionVersion"]));
     assert_ne!(first["id"], second["id"]);
     let from = client.count();
-    client.send_text(&name.to_string()).await;
+    client.send_text(&keyed("n").to_string()).await;
     let (_, third) = client.since(from, "the replay", |frame| frame["type"] == "response").await;
     assert!(third.get("id").is_none(), "{third}");
     // What was answered by a key's replay can be depended on.
     let depends = json!({"type": "get_state", "sessionId": session, "id": "d", "dependsOn": [second["id"]]});
     client.ok(depends).await;
-    let conflict =
-        json!({"type": "set_session_name", "sessionId": session, "name": "m", "idempotencyKey": "k"});
-    assert!(client.refused(conflict).await.starts_with("Conflicting idempotencyKey 'k'"));
+    assert!(client.refused(keyed("m")).await.starts_with("Conflicting idempotencyKey 'k'"));
 }

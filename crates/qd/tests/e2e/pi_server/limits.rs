@@ -2,25 +2,15 @@
 
 use qd_testkit::pi_server::PiClient;
 use qd_testkit::process::eventually;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{demo_session, on, pi_sandbox, pi_session};
-
-async fn demo_with(settings: &[(&str, &str)]) -> (qd_testkit::qd::Qd, PiClient) {
-    let mut sandbox = crate::sandbox();
-    sandbox.set("QD_PI_SERVER_PORT", "0");
-    for (name, value) in settings {
-        sandbox.set(name, value);
-    }
-    let qd = sandbox.up().await;
-    let client = qd.pi_client().await;
-    (qd, client)
-}
+use super::{bash, demo_session, on, pi_session, pi_with, up};
+use crate::{ok_json, sandbox, with};
 
 #[tokio::test]
 async fn rates_are_limited_per_principal_and_session_and_replays_are_free() {
-    let (qd, mut client) =
-        demo_with(&[("QD_PI_RATE_PER_MINUTE", "5"), ("QD_PI_GLOBAL_RATE_PER_MINUTE", "30")]).await;
+    let settings = [("QD_PI_RATE_PER_MINUTE", "5"), ("QD_PI_GLOBAL_RATE_PER_MINUTE", "30")];
+    let (qd, mut client) = up(sandbox(), &settings).await;
     let session = demo_session(&mut client).await;
     for number in 0..5 {
         client.ok(json!({"type": "get_state", "sessionId": session, "id": format!("g{number}")})).await;
@@ -38,8 +28,7 @@ async fn rates_are_limited_per_principal_and_session_and_replays_are_free() {
     // Control gets through, and so does somebody else.
     client.ok(on(&session, "abort")).await;
     client.ok(json!({"type": "health_check"})).await;
-    let added = qd.cli(&["token", "add", "other", "--json"]).await;
-    let added: Value = serde_json::from_slice(&added.stdout).unwrap();
+    let added = ok_json(&qd.cli(&["token", "add", "other", "--json"]).await);
     let mut other = qd.pi_client_as(added["token"].as_str().unwrap()).await;
     other.ok(on(&session, "get_state")).await;
     let metrics = client.ok(json!({"type": "get_metrics"})).await["data"].clone();
@@ -48,7 +37,7 @@ async fn rates_are_limited_per_principal_and_session_and_replays_are_free() {
 
 #[tokio::test]
 async fn big_and_broken_frames_are_answered_and_the_connection_stays() {
-    let (_qd, mut client) = demo_with(&[("QD_PI_MESSAGE_BYTES_MAX", "1000")]).await;
+    let (_qd, mut client) = up(sandbox(), &[("QD_PI_MESSAGE_BYTES_MAX", "1000")]).await;
     let big = json!({"type": "list_sessions", "padding": "x".repeat(2000)}).to_string();
     client.send_text(&big).await;
     let refusal = client.wait_for("the refusal", |frame| frame["type"] == "response").await;
@@ -76,16 +65,12 @@ async fn big_and_broken_frames_are_answered_and_the_connection_stays() {
 
 #[tokio::test]
 async fn too_many_unanswered_commands_and_connections_are_refused() {
-    let (mut sandbox, _llm) = pi_sandbox().await;
-    sandbox.set("QD_PI_PENDING_MAX", "2");
-    sandbox.set("QD_PI_CONNECTIONS_MAX", "2");
-    let qd = sandbox.up().await;
-    let mut client = qd.pi_client().await;
+    let settings = [("QD_PI_PENDING_MAX", "2"), ("QD_PI_CONNECTIONS_MAX", "2")];
+    let (qd, mut client, _llm) = pi_with(&settings).await;
     let session = pi_session(&qd, &mut client).await;
     let from = client.count();
     // One that works until it is told to stop and one that waits for it: both are unanswered as long as we like.
-    let command = "touch begun && sleep 600";
-    client.send(json!({"type": "bash", "sessionId": session, "command": command, "id": "slow"})).await;
+    client.send(with(bash(&session, "touch begun && sleep 600"), json!({"id": "slow"}))).await;
     client.send(json!({"type": "list_sessions", "id": "waits", "dependsOn": ["slow"]})).await;
     let begun = qd.sandbox().work().join("begun");
     eventually("the shell has begun", || begun.exists()).await;
@@ -109,7 +94,7 @@ async fn too_many_unanswered_commands_and_connections_are_refused() {
 
 #[tokio::test]
 async fn only_those_with_a_token_get_in() {
-    let (qd, _client) = demo_with(&[]).await;
+    let (qd, _client) = up(sandbox(), &[]).await;
     let url = qd.pi_server_url().unwrap().to_owned();
     assert!(PiClient::open(&url, &[]).await.is_err());
     assert!(PiClient::open(&url, &[("authorization", "Bearer wrong")]).await.is_err());

@@ -7,20 +7,33 @@ use qd_testkit::pi_server::PiClient;
 use serde_json::{Value, json};
 
 use super::{on, pi_with_session, prompt};
+use crate::with;
 
 /// The promise of the issue, from the frame sent to the frame that shows the effect.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A turn that goes on until it is stopped; waits until text flows.
-async fn endless(client: &mut PiClient, session: &str) {
-    client.ok(prompt(session, "@@endless delay_ms=5")).await;
+/// A turn that goes on until it is stopped or released; waits until text flows.
+async fn flowing(client: &mut PiClient, session: &str, message: &str) {
+    client.ok(prompt(session, message)).await;
     client.wait_event("message_update").await;
+}
+
+/// Sends a message to a working agent: how soon it is in the agent's queue, and that it is accepted.
+async fn queued_at_once(client: &mut PiClient, session: &str, kind: &str, message: &str) -> usize {
+    let field = if kind == "steer" { "steering" } else { "followUp" };
+    let (from, sent) = (client.count(), Instant::now());
+    let id = client.send(with(on(session, kind), json!({"message": message}))).await;
+    let is_queued = |frame: &Value| frame["event"][field] == json!([message]);
+    let (queued, _) = client.since(from, "the queue with the message", is_queued).await;
+    assert!(queued - sent < AT_ONCE, "queued after {:?}", queued - sent);
+    assert_eq!(client.response(from, &id).await["success"], true);
+    from
 }
 
 #[tokio::test]
 async fn an_abort_stops_a_running_turn_at_once() {
     let (_qd, mut client, _llm, session) = pi_with_session().await;
-    endless(&mut client, &session).await;
+    flowing(&mut client, &session, "@@endless delay_ms=5").await;
     let (from, sent) = (client.count(), Instant::now());
     let id = client.send(on(&session, "abort")).await;
     let is_end = |frame: &Value| frame["type"] == "event" && frame["event"]["type"] == "agent_end";
@@ -36,14 +49,8 @@ async fn an_abort_stops_a_running_turn_at_once() {
 #[tokio::test]
 async fn steering_reaches_the_agent_while_it_works() {
     let (_qd, mut client, llm, session) = pi_with_session().await;
-    client.ok(prompt(&session, "@@hold name=steered\n@@bash command=\"true\"")).await;
-    client.wait_event("message_update").await;
-    let (from, sent) = (client.count(), Instant::now());
-    let id = client.send(json!({"type": "steer", "sessionId": session, "message": "turn left"})).await;
-    let is_queued = |frame: &Value| frame["event"]["steering"] == json!(["turn left"]);
-    let (queued, _) = client.since(from, "the queue with the steering message", is_queued).await;
-    assert!(queued - sent < AT_ONCE, "queued after {:?}", queued - sent);
-    assert_eq!(client.response(from, &id).await["success"], true);
+    flowing(&mut client, &session, "@@hold name=steered\n@@bash command=\"true\"").await;
+    let from = queued_at_once(&mut client, &session, "steer", "turn left").await;
     llm.release("steered");
     let events = client.settled(from, &session).await;
     let read = events.iter().any(|event| {
@@ -57,28 +64,21 @@ async fn steering_reaches_the_agent_while_it_works() {
 #[tokio::test]
 async fn a_follow_up_is_queued_at_once_and_read_after_the_turn() {
     let (_qd, mut client, llm, session) = pi_with_session().await;
-    client.ok(prompt(&session, "@@hold name=later")).await;
-    client.wait_event("message_update").await;
-    let (from, sent) = (client.count(), Instant::now());
-    let id = client.send(json!({"type": "follow_up", "sessionId": session, "message": "and then?"})).await;
-    let is_queued = |frame: &Value| frame["event"]["followUp"] == json!(["and then?"]);
-    let (queued, _) = client.since(from, "the queue with the follow-up", is_queued).await;
-    assert!(queued - sent < AT_ONCE, "queued after {:?}", queued - sent);
-    assert_eq!(client.response(from, &id).await["success"], true);
+    flowing(&mut client, &session, "@@hold name=later").await;
+    let from = queued_at_once(&mut client, &session, "follow_up", "and then?").await;
     llm.release("later");
     client.settled(from, &session).await;
     let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].clone();
-    let roles: Vec<&str> =
-        messages.as_array().unwrap().iter().filter_map(|message| message["role"].as_str()).collect();
-    let spoken: Vec<&&str> = roles.iter().filter(|role| **role != "system").collect();
-    assert_eq!(spoken, [&"user", &"assistant", &"user", &"assistant"]);
+    let mut roles: Vec<&Value> =
+        messages.as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    roles.retain(|role| *role != "system");
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"]);
 }
 
 #[tokio::test]
 async fn reads_and_dialogs_do_not_wait_for_a_running_turn() {
     let (_qd, mut client, llm, session) = pi_with_session().await;
-    client.ok(prompt(&session, "@@hold name=busy")).await;
-    client.wait_event("message_update").await;
+    flowing(&mut client, &session, "@@hold name=busy").await;
     for kind in ["get_state", "get_messages", "get_available_models", "get_session_stats", "get_commands"] {
         let sent = Instant::now();
         client.ok(on(&session, kind)).await;
@@ -100,12 +100,11 @@ async fn prompts_sent_at_once_run_one_after_the_other() {
     for id in &ids {
         assert_eq!(client.response(from, id).await["success"], true);
     }
-    client
-        .wait_for("the third answer", |frame| {
-            frame["event"]["type"] == "message_end"
-                && frame["event"]["message"].to_string().contains("answer 3")
-        })
-        .await;
+    let is_third = |frame: &Value| {
+        let event = &frame["event"];
+        event["type"] == "message_end" && event["message"].to_string().contains("answer 3")
+    };
+    client.wait_for("the third answer", is_third).await;
     let messages = client.ok(on(&session, "get_messages")).await["data"]["messages"].to_string();
     let places: Vec<usize> =
         (1..=3).map(|number| messages.rfind(&format!("answer {number}")).unwrap()).collect();
@@ -118,13 +117,10 @@ async fn an_abort_sent_right_after_its_prompt_aborts_it() {
     // The turn may be anywhere between the wire and the model when the abort comes; several tries meet several places.
     for number in 0..5 {
         let from = client.count();
-        let mut command = prompt(&session, "@@endless delay_ms=5");
-        command["id"] = json!(format!("p{number}"));
-        client.send(command).await;
-        let abort = json!({"type": "abort", "sessionId": session, "id": format!("a{number}")});
-        client.send(abort).await;
-        for id in [format!("p{number}"), format!("a{number}")] {
-            let response = client.response(from, &json!(id)).await;
+        let prompted = client.send(prompt(&session, "@@endless delay_ms=5")).await;
+        let aborted = client.send(on(&session, "abort")).await;
+        for id in [prompted, aborted] {
+            let response = client.response(from, &id).await;
             assert_eq!(response["success"], true, "{response}");
         }
         client.settled(from, &session).await;
@@ -136,8 +132,7 @@ async fn an_abort_sent_right_after_its_prompt_aborts_it() {
 #[tokio::test]
 async fn follow_ups_sent_at_once_are_queued_in_their_order() {
     let (_qd, mut client, llm, session) = pi_with_session().await;
-    client.ok(prompt(&session, "@@hold name=many")).await;
-    client.wait_event("message_update").await;
+    flowing(&mut client, &session, "@@hold name=many").await;
     let from = client.count();
     let messages: Vec<String> = (0..20).map(|number| format!("number {number}")).collect();
     for (number, message) in messages.iter().enumerate() {
@@ -168,8 +163,7 @@ async fn follow_ups_sent_at_once_are_queued_in_their_order() {
 async fn a_new_conversation_waits_for_the_end_of_the_turn() {
     let (_qd, mut client, llm, session) = pi_with_session().await;
     let from = client.count();
-    client.ok(prompt(&session, "@@hold name=whole")).await;
-    client.wait_event("message_update").await;
+    flowing(&mut client, &session, "@@hold name=whole").await;
     let id = client.send(on(&session, "new_session")).await;
     let state = client.ok(on(&session, "get_state")).await;
     assert_eq!(state["data"]["isStreaming"], true);

@@ -1,21 +1,17 @@
 //! Sessions that come, go and come back.
 
+use qd_testkit::pi_server::PiClient;
 use serde_json::{Value, json};
 
-use super::{demo, demo_with_session, on, pi, pi_with_session};
+use super::{demo, demo_with_session, on, pi, pi_with_session, restarted};
+use crate::{assert_fields, with};
 
 #[tokio::test]
 async fn frames_come_in_the_order_of_the_document() {
     let (_qd, mut client) = demo().await;
     let from = client.count();
     let id = client.send(json!({"type": "create_session", "sessionId": "order", "harness": "demo"})).await;
-    client.since(from, "the news", |frame| frame["type"] == "session_created").await;
-    let kinds: Vec<String> =
-        client.frames()[from..].iter().map(|frame| frame["type"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(
-        kinds,
-        ["command_accepted", "command_started", "command_finished", "response", "session_created"]
-    );
+    comes_last(&mut client, from, "session_created").await;
     let accepted = &client.frames()[from];
     assert_eq!(
         accepted["data"],
@@ -23,13 +19,14 @@ async fn frames_come_in_the_order_of_the_document() {
     );
     let from = client.count();
     client.send(json!({"type": "delete_session", "sessionId": "order"})).await;
-    client.since(from, "the news", |frame| frame["type"] == "session_deleted").await;
-    let kinds: Vec<String> =
-        client.frames()[from..].iter().map(|frame| frame["type"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(
-        kinds,
-        ["command_accepted", "command_started", "command_finished", "response", "session_deleted"]
-    );
+    comes_last(&mut client, from, "session_deleted").await;
+}
+
+/// Waits for the news of a command that was sent; everything about the command itself comes before it.
+async fn comes_last(client: &mut PiClient, from: usize, news: &str) {
+    client.since(from, news, |frame| frame["type"] == news).await;
+    let kinds: Vec<&Value> = client.frames()[from..].iter().map(|frame| &frame["type"]).collect();
+    assert_eq!(kinds, ["command_accepted", "command_started", "command_finished", "response", news]);
 }
 
 #[tokio::test]
@@ -47,13 +44,8 @@ async fn a_deleted_session_is_gone_until_it_is_loaded_or_created_again() {
     assert_eq!(client.refused(on(&session, "delete_session")).await, missing);
     assert!(std::path::Path::new(&file).exists(), "the file stays");
     let stored = client.ok(json!({"type": "list_stored_sessions"})).await["data"]["sessions"].clone();
-    let stored = stored
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|stored| stored["sessionFile"] == file.as_str())
-        .unwrap()
-        .clone();
+    let is_it = |stored: &&Value| stored["sessionFile"] == file.as_str();
+    let stored = stored.as_array().unwrap().iter().find(is_it).unwrap();
     assert_eq!((&stored["sessionPath"], &stored["fileExists"]), (&json!(file), &json!(true)), "{stored}");
     assert_eq!(stored["messageCount"], state["messageCount"], "{stored}");
     let loaded = client.ok(json!({"type": "load_session", "sessionPath": file})).await;
@@ -65,10 +57,7 @@ async fn a_deleted_session_is_gone_until_it_is_loaded_or_created_again() {
     assert!(messages.contains("remember me"));
     let fresh =
         client.ok(json!({"type": "create_session", "sessionId": session, "cwd": qd.sandbox().work()})).await;
-    assert_eq!(
-        (&fresh["sessionVersion"], &fresh["data"]["sessionInfo"]["messageCount"]),
-        (&json!(0), &json!(0))
-    );
+    assert_fields(&fresh, json!({"sessionVersion": 0, "data/sessionInfo/messageCount": 0}));
 }
 
 #[tokio::test]
@@ -109,9 +98,8 @@ async fn bad_names_and_directories_are_refused_with_their_reason() {
         (json!({"cwd": 7}), "Validation failed: cwd: Must be a string if provided"),
     ];
     for (fields, expected) in cases {
-        let mut command = json!({"type": "create_session", "harness": "demo"});
-        command.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        assert_eq!(client.refused(command).await, expected, "{fields}");
+        let command = with(json!({"type": "create_session", "harness": "demo"}), fields);
+        assert_eq!(client.refused(command.clone()).await, expected, "{command}");
     }
     // Odd but allowed names work, and harm nothing on disk.
     for name in ["..", ".", "-x", "_y.z", &"n".repeat(256)] {
@@ -124,8 +112,7 @@ async fn bad_names_and_directories_are_refused_with_their_reason() {
 async fn sessions_are_there_after_a_restart() {
     let (qd, mut client, session) = demo_with_session().await;
     client.turn(&session, "hello").await;
-    let qd = qd.restart().await;
-    let mut client = qd.pi_client().await;
+    let (_qd, mut client) = restarted(qd).await;
     let list = client.ok(json!({"type": "list_sessions"})).await["data"]["sessions"].clone();
     let names: Vec<&Value> = list.as_array().unwrap().iter().map(|info| &info["sessionId"]).collect();
     assert_eq!(names, [&json!(session)]);

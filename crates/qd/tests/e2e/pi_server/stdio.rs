@@ -1,20 +1,19 @@
 //! `qd pi-server` as a program starts it: the protocol on stdio and on a WebSocket, and nothing else on stdout. Also
 //! the port of `qd up` for the same clients, and their tokens.
 
-use std::process::{ExitStatus, Output, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use qd_testkit::llm::LlmServer;
 use qd_testkit::mux::{Mux, WAIT_MAX};
 use qd_testkit::pi_server::PiClient;
 use qd_testkit::process::{eventually, with_marker};
 use qd_testkit::qd::Sandbox;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use crate::sandbox;
+use crate::{assert_fields, failed, ok, ok_json, pi_sandbox, sandbox};
 
 /// A promise to users: a server that is told to stop has stopped after this.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -38,10 +37,7 @@ impl PiServer {
     async fn start(sandbox: Sandbox, arguments: &[&str]) -> PiServer {
         let mut server = PiServer::spawn(sandbox, arguments);
         let ready = server.line().await.expect("a first line");
-        assert_eq!(
-            (&ready["type"], &ready["data"]["protocolVersion"]),
-            (&json!("server_ready"), &json!("1.0.0"))
-        );
+        assert_fields(&ready, json!({"type": "server_ready", "data/protocolVersion": "1.0.0"}));
         server
     }
 
@@ -79,12 +75,7 @@ impl PiServer {
     }
 
     async fn response(&mut self, id: &str) -> Value {
-        loop {
-            let line = self.line().await.expect("an answer before the end");
-            if line["type"] == "response" && line["id"] == id {
-                return line;
-            }
-        }
+        self.until(|line| line["type"] == "response" && line["id"] == id).await
     }
 
     async fn call(&mut self, command: Value) -> Value {
@@ -115,8 +106,17 @@ impl PiServer {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        crate::signal(i32::try_from(self.child.id().unwrap()).unwrap(), signal);
+    }
+
+    /// Reads on until a line is like this.
+    async fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line = self.line().await.expect("it comes before the end");
+            if is_it(&line) {
+                return line;
+            }
+        }
     }
 
     /// Reads stdout to its end and waits for the exit.
@@ -142,26 +142,14 @@ async fn stdout_carries_the_protocol_and_nothing_else() {
     assert_eq!(server.response("2").await["success"], true);
     let prompt = json!({"id": "3", "type": "prompt", "sessionId": "s1", "message": "/tools"});
     assert_eq!(server.call(prompt).await["success"], true);
-    loop {
-        let line = server.line().await.unwrap();
-        if line["type"] == "event" && line["event"]["type"] == "agent_end" {
-            break;
-        }
-    }
+    server.until(|line| line["type"] == "event" && line["event"]["type"] == "agent_end").await;
     for (line, error) in [(&b"{nonsense\n"[..], "Invalid JSON"), (&b"\xff\xfe\n"[..], "Invalid JSON")] {
         server.say_bytes(line).await;
-        let answer = loop {
-            let line = server.line().await.unwrap();
-            if line["type"] == "response" {
-                break line;
-            }
-        };
+        let answer = server.until(|line| line["type"] == "response").await;
         assert_eq!((&answer["command"], &answer["error"]), (&json!("unknown"), &json!(error)));
     }
-    assert_eq!(
-        server.call(json!({"id": "4", "type": "get_state", "sessionId": "s1"})).await["success"],
-        true
-    );
+    let state = json!({"id": "4", "type": "get_state", "sessionId": "s1"});
+    assert_eq!(server.call(state).await["success"], true);
     server.stdin = None;
     assert!(server.end().await.success());
 }
@@ -182,8 +170,7 @@ async fn the_refusal_of_a_long_line_has_its_id_and_never_comes_before_the_greeti
     server.say_bytes(b"\xff\n").await;
     let long = json!({"type": "prompt", "sessionId": "s", "id": "long", "message": "x".repeat(100_000)});
     server.say(&format!("{{\"id\":\"long\",{}", &long.to_string()[1..])).await;
-    assert_eq!(server.line().await.unwrap()["type"], "server_ready");
-    assert_eq!(server.line().await.unwrap()["error"], "Invalid JSON");
+    assert_fields(&server.line().await.unwrap(), json!({"type": "server_ready", "error": "Invalid JSON"}));
     let refused = server.line().await.unwrap();
     assert_eq!(refused["id"], "long", "{refused}");
     assert!(refused["error"].as_str().unwrap().ends_with("exceeds limit 1000"), "{refused}");
@@ -229,8 +216,7 @@ async fn the_end_of_stdin_lets_answers_out_and_ends_cleanly() {
     assert_eq!(server.said.last().unwrap()["type"], "server_shutdown");
     // The whole thing as a shell would do it, with nothing at all to do.
     let idle = server.sandbox.run(&["pi-server", "--port", "0"]).await;
-    assert!(idle.status.success(), "{}", String::from_utf8_lossy(&idle.stderr));
-    assert!(String::from_utf8(idle.stdout).unwrap().starts_with("{\"type\":\"server_ready\""));
+    assert!(ok(&idle).starts_with("{\"type\":\"server_ready\""));
 }
 
 #[tokio::test]
@@ -244,8 +230,7 @@ async fn both_transports_hear_of_the_end() {
         assert_eq!(server.call(prompt).await["success"], true);
         server.signal(signal);
         let ends = async {
-            let shutdown =
-                client.wait_for("server_shutdown", |frame| frame["type"] == "server_shutdown").await;
+            let shutdown = client.wait_for("the end", |frame| frame["type"] == "server_shutdown").await;
             assert_eq!(shutdown["data"]["reason"], "graceful_shutdown");
             while client.next().await.is_some() {}
             server.end().await
@@ -262,9 +247,8 @@ async fn both_transports_hear_of_the_end() {
 
 #[tokio::test]
 async fn no_agent_outlives_it() {
-    let llm = LlmServer::start().await.unwrap();
     for signal in [Signal::TERM, Signal::KILL] {
-        let sandbox = Sandbox::with_pi(env!("CARGO_BIN_EXE_qd"), &llm);
+        let (sandbox, _llm) = pi_sandbox().await;
         let place = sandbox.data_dir().display().to_string();
         let mut server = PiServer::start(sandbox, &["--port", "0"]).await;
         let created = server.call(json!({"id": "c", "type": "create_session", "sessionId": "s1"})).await;
@@ -312,13 +296,6 @@ async fn a_taken_port_is_a_clear_error_and_stdout_stays_empty() {
     }
 }
 
-#[track_caller]
-fn failed(output: &Output, code: i32) -> String {
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{complaint}");
-    complaint
-}
-
 #[tokio::test]
 async fn a_server_open_to_everybody_is_refused_where_it_would_be() {
     let sandbox = sandbox();
@@ -363,8 +340,7 @@ async fn without_a_token_nobody_gets_in_unless_it_is_said_loudly() {
 async fn the_command_line_sees_what_stdio_does() {
     let mut server = PiServer::start(sandbox(), &["--port", "0"]).await;
     server.call(demo_create("s1")).await;
-    let listed = server.sandbox.run(&["ls", "--json"]).await;
-    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let listed = ok_json(&server.sandbox.run(&["ls", "--json"]).await);
     assert_eq!(listed[0]["session_id"], "s1", "{listed}");
     let second = server.sandbox.run(&["pi-server", "--port", "0"]).await;
     assert!(failed(&second, 1).contains("already uses the data directory"));
@@ -415,35 +391,23 @@ async fn tokens_are_made_shown_and_taken_back() {
     let mut sandbox = sandbox();
     sandbox.set("QD_PI_SERVER_PORT", "0");
     let qd = sandbox.up().await;
-    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
-    let added = qd.cli(&["token", "add", "editor"]).await;
-    assert!(added.status.success(), "{added:?}");
-    let token = text(&added).trim().to_owned();
-    assert!(
-        token.len() >= 32 && !token.contains(char::is_whitespace),
-        "only the token is on stdout: {token}"
-    );
-    let other: Value =
-        serde_json::from_slice(&qd.cli(&["token", "add", "ci", "--json"]).await.stdout).unwrap();
-    assert_eq!(other["name"], "ci");
+    let token = ok(&qd.cli(&["token", "add", "editor"]).await).trim().to_owned();
+    let is_token = token.len() >= 32 && !token.contains(char::is_whitespace);
+    assert!(is_token, "only the token is on stdout: {token}");
+    assert_eq!(ok_json(&qd.cli(&["token", "add", "ci", "--json"]).await)["name"], "ci");
     let taken = qd.cli(&["token", "add", "editor"]).await;
     assert!(failed(&taken, 1).contains("of this name"));
     failed(&qd.cli(&["token", "add", "no way"]).await, 1);
     let mut client = PiClient::connect(&format!("{}/ws/pi", qd.url()), &token).await;
     client.ok(json!({"type": "list_sessions"})).await;
-    let listed = text(&qd.cli(&["token", "ls"]).await);
+    let listed = ok(&qd.cli(&["token", "ls"]).await);
     assert!(listed.contains("editor") && listed.contains("ci") && !listed.contains(&token), "{listed}");
-    let listed: Value = serde_json::from_slice(&qd.cli(&["token", "list", "--json"]).await.stdout).unwrap();
+    let listed = ok_json(&qd.cli(&["token", "list", "--json"]).await);
     assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
-    assert!(text(&qd.cli(&["token", "revoke", "editor"]).await).contains("revoked editor"));
+    assert!(ok(&qd.cli(&["token", "revoke", "editor"]).await).contains("revoked editor"));
     while client.next().await.is_some() {}
-    assert!(
-        PiClient::open(&format!("{}/ws/pi?token={token}", qd.url()), &[])
-            .await
-            .err()
-            .unwrap()
-            .contains("401")
-    );
+    let revoked = PiClient::open(&format!("{}/ws/pi?token={token}", qd.url()), &[]).await;
+    assert!(revoked.err().unwrap().contains("401"));
     assert!(failed(&qd.cli(&["token", "revoke", "editor"]).await, 1).contains("no token called"));
     assert!(failed(&qd.cli(&["token", "revoke", "../runners"]).await, 2).contains("qd token list"));
 }

@@ -1,18 +1,10 @@
 //! Gates and questions: asked with everything a person needs, answered once, bound to what was asked, kept through
 //! restarts.
 
-use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
-use super::{app, app_with_cat, start};
-
-/// Starts a gated call and waits for its question: the id of the call, and the question.
-async fn gated(app: &mut RunApp, kind: &str, run: &str, data: Value) -> (String, Value) {
-    app.skip();
-    let request_id = app.begin_rpc(kind, run, data).await;
-    let question = app.event(run, "run.permission_requested").await;
-    (request_id, question["data"].clone())
-}
+use super::{app, app_with_cat, approve, assert_nowhere, gated, gated_and_approved, start, type_in};
+use crate::assert_fields;
 
 #[tokio::test]
 async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
@@ -28,7 +20,7 @@ async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
     assert_eq!((&question["approve_text"], &question["deny_text"]), (&json!(""), &json!("")));
     assert!(!qd.sandbox().work().join("a.txt").exists(), "nothing is written before the answer");
     let mut second = qd.run_app().await;
-    second.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    approve(&mut second, &run, &question).await;
     let response = app.response(from, &request_id).await;
     assert_eq!(response["data"]["ok"], true, "{response}");
     assert_eq!(response["data"]["rpc_type"], "rpc.fs.write");
@@ -36,11 +28,8 @@ async fn a_write_waits_for_a_yes_and_shows_all_of_it() {
     assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("a.txt")).unwrap(), content);
     let decided = app.event(&run, "run.permission_decided").await;
     assert_eq!(decided["data"]["decision"], "approve", "{decided}");
-    let calls: Vec<&Value> = app
-        .frames()
-        .iter()
-        .filter(|frame| ["tool.call", "tool.result"].contains(&frame["type"].as_str().unwrap_or_default()))
-        .collect();
+    let is_call = |frame: &&Value| frame["type"] == "tool.call" || frame["type"] == "tool.result";
+    let calls: Vec<&Value> = app.frames().iter().filter(is_call).collect();
     assert_eq!(calls.len(), 2, "{calls:?}");
     assert!(!calls[0].to_string().contains("a1B2c3D4a1B2"), "the record has no contents: {}", calls[0]);
     assert_eq!(calls[1]["data"]["ok"], true);
@@ -52,15 +41,14 @@ async fn a_denied_command_does_not_run() {
     let (qd, mut app, _host, run) = app_with_cat().await;
     let from = app.count();
     let (request_id, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
-    assert_eq!(question["op_tool"], "bash");
-    assert_eq!(question["op_args"]["cmd"], "touch ran");
+    assert_fields(&question, json!({"op_tool": "bash", "op_args/cmd": "touch ran"}));
     app.send("run.permission.deny", &run, json!({"request_id": question["request_id"]})).await;
     let response = app.response(from, &request_id).await;
     assert_eq!((&response["data"]["ok"], &response["data"]["error"]), (&json!(false), &json!("denied")));
     assert!(!qd.sandbox().work().join("ran").exists());
     // The loser of two answers is told.
     let from = app.count();
-    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    approve(&mut app, &run, &question).await;
     let (_, error) = app.since(from, "an error", |frame| frame["type"] == "error").await;
     assert!(error["data"]["error"].as_str().unwrap().contains("already answered"), "{error}");
 }
@@ -68,11 +56,8 @@ async fn a_denied_command_does_not_run() {
 #[tokio::test]
 async fn a_failed_command_keeps_both_its_streams() {
     let (_qd, mut app, _host, run) = app_with_cat().await;
-    let from = app.count();
-    let (request_id, question) =
-        gated(&mut app, "rpc.bash", &run, json!({"cmd": "echo out; echo err >&2; exit 3"})).await;
-    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
-    let response = app.response(from, &request_id).await;
+    let cmd = json!({"cmd": "echo out; echo err >&2; exit 3"});
+    let response = gated_and_approved(&mut app, "rpc.bash", &run, cmd).await;
     assert_eq!(response["data"]["ok"], false);
     assert!(response["data"]["error"].as_str().unwrap().starts_with("bash exited with code 3"), "{response}");
     let result = &response["data"]["result"];
@@ -109,10 +94,10 @@ async fn questions_on_the_screen_can_be_answered_and_never_block() {
     assert!(question["prompt"].as_str().unwrap().contains("Proceed?"), "{question}");
     let waiting = app.event(&run, "run.awaiting_input").await;
     assert_eq!(waiting["data"]["request_id"], question["request_id"]);
-    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    approve(&mut app, &run, &question).await;
     app.wait_output(&run, "said:y").await;
     app.event(&run, "run.permission_requested").await;
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "no\n"})).await;
+    type_in(&mut app, &run, "no\n").await;
     app.wait_output(&run, "then:no").await;
     app.event(&run, "run.exited").await;
 }
@@ -123,16 +108,13 @@ async fn a_password_is_asked_for_and_never_stored() {
     let run =
         start(&qd, &mut app, &host, "read -rs -p 'Password: ' word; echo; echo length:${#word}; cat").await;
     app.event(&run, "run.awaiting_input").await;
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "hunter2-secret\n"})).await;
+    type_in(&mut app, &run, "hunter2-secret\n").await;
     app.wait_output(&run, "length:14").await;
     let input = app.event(&run, "run.input").await;
     assert!(!input.to_string().contains("hunter2"), "{input}");
     qd.http("GET", "/healthz", None).await;
     let sandbox = qd.terminate().await;
-    for (path, content) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
-        let found = memchr_find(&content, b"hunter2-secret");
-        assert!(!found, "{} has the password", path.display());
-    }
+    assert_nowhere(&sandbox.data_dir(), "hunter2-secret");
 }
 
 #[tokio::test]
@@ -145,7 +127,7 @@ async fn a_gated_call_survives_a_kill_and_is_done_when_it_is_approved() {
     let mut mux = qd.connect().await;
     let state = mux.state(&run).await;
     assert_eq!(state["pending_input"][0]["request_id"], question["request_id"], "{state}");
-    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    approve(&mut app, &run, &question).await;
     let result = app.event(&run, "tool.result").await;
     assert_eq!(result["data"]["ok"], true, "{result}");
     assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("late.txt")).unwrap(), "late");
@@ -164,7 +146,7 @@ async fn a_secret_in_a_question_is_shown_to_who_decides_and_not_kept() {
     let mut mux = qd.connect().await;
     let state = mux.state(&run).await;
     assert!(state["pending_input"].to_string().contains(secret), "{state}");
-    app.send("run.permission.approve", &run, json!({"request_id": question["request_id"]})).await;
+    approve(&mut app, &run, &question).await;
     let result = app.event(&run, "tool.result").await;
     assert_eq!(result["data"]["ok"], true, "{result}");
     assert_eq!(std::fs::read_to_string(qd.sandbox().work().join("seen")).unwrap(), "length:40\n");
@@ -172,11 +154,5 @@ async fn a_secret_in_a_question_is_shown_to_who_decides_and_not_kept() {
     assert!(history.contains("***REDACTED***; echo length:"), "{history}");
     assert!(!history.contains(secret), "{history}");
     let sandbox = qd.terminate().await;
-    for (path, content) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
-        assert!(!memchr_find(&content, secret.as_bytes()), "{} has it", path.display());
-    }
-}
-
-fn memchr_find(content: &[u8], needle: &[u8]) -> bool {
-    content.windows(needle.len()).any(|window| window == needle)
+    assert_nowhere(&sandbox.data_dir(), secret);
 }

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use super::{app, exited, mux_output, mux_run, start};
-use crate::demo;
-use qd_testkit::run_app::RunApp;
+use super::{app, exited, mux_output, mux_run, start, type_in};
+use crate::{demo, on};
 
 /// What `seq 1 LAST` looks like behind a terminal.
 fn counted(last: usize) -> String {
@@ -62,8 +61,7 @@ async fn run_exited_is_the_last_record_of_many_short_runs() {
         runs.push((number, start(&qd, &mut app, &host, &format!("seq 1 500; echo end-{number}")).await));
     }
     for (number, run) in runs {
-        let from = 0;
-        app.since(from, "the end", |frame| frame["type"] == "run.exited" && frame["run_id"] == run).await;
+        app.since(0, "the end", |frame| frame["type"] == "run.exited" && frame["run_id"] == run).await;
         assert_eq!(app.seqs(&run).last().unwrap().0, "run.exited");
         assert_eq!(app.output(&run), format!("{}end-{number}\r\n", counted(500)));
     }
@@ -77,7 +75,7 @@ async fn keys_typed_one_by_one_arrive_in_order() {
     for key in "the quick brown fox".chars() {
         app.send("run.send_stdin", &run, json!({"text": key.to_string()})).await;
     }
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "\n"})).await;
+    type_in(&mut app, &run, "\n").await;
     app.wait_output(&run, "got:the quick brown fox").await;
 }
 
@@ -85,12 +83,11 @@ async fn keys_typed_one_by_one_arrive_in_order() {
 async fn an_attached_client_gets_the_screen_at_once_and_then_what_follows() {
     let (qd, mut mux) = demo().await;
     let session = mux_run(&qd, &mut mux, &["bash", "-c", "seq 1 5000; read -r line; echo after:$line"]).await;
-    mux.wait_for("the last number", |frame| {
-        frame["event"] == "run.output" && frame["text"].as_str().is_some_and(|text| text.contains("5000"))
-    })
-    .await;
+    while !mux_output(&mux, &session).contains("5000") {
+        mux.wait_event("run.output").await;
+    }
     let mut late = qd.connect().await;
-    let attached = late.ok(json!({"cmd": "session.attach", "session_id": session})).await;
+    let attached = late.ok(on(&session, "session.attach")).await;
     assert_eq!(attached["resume"], "gap", "{attached}");
     let terminal = &attached["terminal"];
     assert!(terminal["screen"].as_str().unwrap().contains("5000"), "{terminal}");

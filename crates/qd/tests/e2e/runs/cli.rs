@@ -2,10 +2,12 @@
 
 use std::process::Stdio;
 
+use qd_testkit::mux::WAIT_MAX;
 use qd_testkit::qd::Qd;
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::sandbox;
+use crate::{err, out, sandbox, session_rows, until};
 
 /// Runs `qd` with this on its stdin: exit code, stdout, stderr.
 async fn piped(qd: &Qd, arguments: &[&str], input: &[u8]) -> (i32, String, String) {
@@ -17,11 +19,10 @@ async fn piped(qd: &Qd, arguments: &[&str], input: &[u8]) -> (i32, String, Strin
         // A program that ends early leaves the rest unread.
         let _ = stdin.write_all(&input).await;
     });
-    let output = tokio::time::timeout(qd_testkit::mux::WAIT_MAX, child.wait_with_output()).await;
+    let output = tokio::time::timeout(WAIT_MAX, child.wait_with_output()).await;
     let output = output.unwrap_or_else(|_| panic!("`qd {}` does not end", arguments.join(" "))).unwrap();
     write.await.unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+    (output.status.code().unwrap_or(-1), out(&output), err(&output))
 }
 
 #[tokio::test]
@@ -66,11 +67,9 @@ async fn attaching_without_input_does_not_end_the_program() {
     let attach = qd.sandbox().command(&["attach", &session]).stdin(Stdio::null()).spawn().unwrap();
     let mut mux = qd.connect().await;
     // Somebody else still types into it, so nobody has ended its input.
-    let typed = serde_json::json!({"cmd": "run.stdin", "session_id": session, "text": "hello\n"});
-    mux.ok(typed).await;
-    let output =
-        tokio::time::timeout(qd_testkit::mux::WAIT_MAX, attach.wait_with_output()).await.unwrap().unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    mux.ok(json!({"cmd": "run.stdin", "session_id": session, "text": "hello\n"})).await;
+    let output = tokio::time::timeout(WAIT_MAX, attach.wait_with_output()).await.unwrap().unwrap();
+    let shown = crate::out(&output);
     assert!(shown.starts_with("up\r\n") && shown.contains("got:hello"), "{shown:?}");
     let (_, logs, _) = piped(&qd, &["logs", &session], b"").await;
     assert_eq!(logs, shown, "the log has the same");
@@ -122,20 +121,17 @@ async fn files_go_both_ways() {
 async fn an_operator_waits_for_somebody_elses_yes() {
     let qd = sandbox().up().await;
     piped(&qd, &["run", "--detach", "--", "cat"], b"").await;
-    let added = qd.http("POST", "/api/tokens", Some(&serde_json::json!({"name": "op"}))).await.json();
+    let added = qd.http("POST", "/api/tokens", Some(&json!({"name": "op"}))).await.json();
     let token = added["token"].as_str().unwrap().to_owned();
     let mut command = qd.sandbox().command(&["bash", "echo ran"]);
     let call = command.env("QD_TOKEN", &token).env("QD_URL", qd.url()).spawn().unwrap();
     let mut mux = qd.connect().await;
-    let session =
-        mux.ok(serde_json::json!({"cmd": "list_sessions"})).await["sessions"][0]["session_id"].clone();
-    let session = session.as_str().unwrap().to_owned();
-    let wait = async {
-        while mux.state(&session).await["pending_input"].as_array().unwrap().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(qd_testkit::mux::WAIT_MAX, wait).await.expect("a question");
+    let session = session_rows(&mut mux).await[0]["session_id"].as_str().unwrap().to_owned();
+    until("a question", async || {
+        let state = mux.state(&session).await;
+        if state["pending_input"] == json!([]) { Err(state.to_string()) } else { Ok(()) }
+    })
+    .await;
     let mut own = qd.sandbox().command(&["approve", &session]);
     let own = own.env("QD_TOKEN", &token).env("QD_URL", qd.url()).output().await.unwrap();
     assert!(!own.status.success(), "nobody says yes to oneself");
@@ -143,12 +139,6 @@ async fn an_operator_waits_for_somebody_elses_yes() {
     assert!(listed.contains("echo ran") && listed.contains("op"), "{listed}");
     let (code, _, error) = piped(&qd, &["approve", &session], b"").await;
     assert_eq!(code, 0, "{error}");
-    let output =
-        tokio::time::timeout(qd_testkit::mux::WAIT_MAX, call.wait_with_output()).await.unwrap().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "ran\n",
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = tokio::time::timeout(WAIT_MAX, call.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(out(&output), "ran\n", "{}", err(&output));
 }

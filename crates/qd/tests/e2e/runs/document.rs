@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{app, app_with_cat, fields, start};
-use crate::sandbox;
+use super::{app, app_with_cat, fields, start, type_in};
+use crate::{assert_fields, on, sandbox};
 use qd_testkit::run_app::RunApp;
 
 #[tokio::test]
@@ -15,8 +15,7 @@ async fn a_run_is_started_watched_typed_into_and_exits() {
     assert!(started["seq"].is_u64(), "{started}");
     let ts = started["ts"].as_str().unwrap();
     assert!(ts.ends_with('Z') && ts.as_bytes()[10] == b'T', "RFC 3339: {ts}");
-    assert_eq!(started["data"]["tool"], "test");
-    assert_eq!(started["data"]["cwd"], qd.sandbox().work().to_str().unwrap());
+    assert_fields(&started, json!({"data/tool": "test", "data/cwd": qd.sandbox().work().to_str().unwrap()}));
     assert!(started["data"]["command"].as_str().unwrap().contains("read -r line"), "{started}");
     let input_id = RunApp::new_id();
     app.send("run.send_input", &run, json!({"input_id": input_id, "text": "hello\n"})).await;
@@ -52,25 +51,19 @@ async fn exit_codes_and_signals_are_told() {
     assert_eq!(app.event(&run, "run.exited").await["data"]["exit_code"], 7);
     let run = start(&qd, &mut app, &host, "kill -KILL $$").await;
     let exited = app.event(&run, "run.exited").await;
-    assert_eq!(
-        (&exited["data"]["exit_code"], &exited["data"]["signal"]),
-        (&json!(-1), &json!(9)),
-        "{exited}"
-    );
+    assert_fields(&exited, json!({"data/exit_code": -1, "data/signal": 9}));
 }
 
 #[tokio::test]
 async fn stop_ends_a_run_and_int_only_interrupts() {
     let (qd, mut app, host) = app().await;
-    let run =
-        start(&qd, &mut app, &host, "trap 'echo interrupted' INT; echo ready; while :; do sleep 0.1; done")
-            .await;
+    let cmd = "trap 'echo interrupted' INT; echo ready; while :; do sleep 0.1; done";
+    let run = start(&qd, &mut app, &host, cmd).await;
     app.wait_output(&run, "ready").await;
     app.send("run.stop", &run, json!({"signal": "int"})).await;
     app.wait_output(&run, "interrupted").await;
     let response = app.rpc("rpc.run.stop", &run, json!({"signal": "term", "actor": "cli"})).await;
-    assert_eq!(response["data"]["ok"], true, "{response}");
-    assert_eq!(response["data"]["result"]["signal"], "term");
+    assert_fields(&response, json!({"data/ok": true, "data/result/signal": "term"}));
     app.event(&run, "run.exited").await;
 }
 
@@ -86,7 +79,7 @@ async fn an_input_is_written_once_for_its_id_also_over_http_and_after_a_restart_
     }
     let answer = qd.http("POST", &format!("/runs/{run}/input"), Some(&input)).await;
     assert_eq!(answer.status, 204, "{}", answer.text());
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "two\n"})).await;
+    type_in(&mut app, &run, "two\n").await;
     app.wait_output(&run, "got:two").await;
     assert_eq!(app.output(&run).matches("got:one").count(), 1, "{}", app.output(&run));
     let inputs = app.frames().iter().filter(|frame| frame["type"] == "run.input").count();
@@ -139,9 +132,9 @@ async fn subscriptions_narrow_what_comes_and_since_seq_replays() {
     late.send("run.subscribe", &first, json!({"since_seq": 0})).await;
     late.event(&first, "run.started").await;
     late.wait_output(&first, "first").await;
-    app.send("run.send_input", &second, json!({"input_id": RunApp::new_id(), "text": "unseen\n"})).await;
+    type_in(&mut app, &second, "unseen\n").await;
     app.wait_output(&second, "unseen").await;
-    app.send("run.send_input", &first, json!({"input_id": RunApp::new_id(), "text": "seen\n"})).await;
+    type_in(&mut app, &first, "seen\n").await;
     // The terminal echoes it, and `cat` repeats it.
     late.wait_output(&first, "seen\r\nseen\r\n").await;
     app.wait_output(&first, "seen\r\nseen\r\n").await;
@@ -160,11 +153,11 @@ async fn sessions_of_other_agents_are_runs_too() {
     let session = mux.create(json!({"harness": "demo"})).await;
     let started = app.event(&session, "run.started").await;
     assert_eq!(started["data"]["tool"], "demo");
-    app.send("run.send_input", &session, json!({"input_id": RunApp::new_id(), "text": "hello\n"})).await;
+    type_in(&mut app, &session, "hello\n").await;
     app.event(&session, "run.output").await;
     let waiting = app.event(&session, "run.awaiting_input").await;
     assert_eq!(waiting["data"]["reason"], "prompt");
-    mux.ok(json!({"cmd": "session.close", "session_id": session})).await;
+    mux.ok(on(&session, "session.close")).await;
     app.event(&session, "run.exited").await;
 }
 
@@ -183,8 +176,7 @@ async fn malformed_frames_get_an_error_and_harm_nothing() {
     ] {
         let from = app.count();
         app.send_text(text).await;
-        let (_, error) =
-            app.since(from, &format!("an error for {text}"), |frame| frame["type"] == "error").await;
+        let error = app.wait_since(from, text, |frame| frame["type"] == "error").await;
         assert!(error["data"]["error"].as_str().is_some_and(|error| !error.is_empty()), "{error}");
         if let Some(about) = about {
             assert_eq!(error["data"]["about"], about, "{error}");

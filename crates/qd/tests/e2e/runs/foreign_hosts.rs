@@ -1,20 +1,14 @@
 //! The run protocol between machines: our runner as a host (`qd runner start --protocol run`), our hub as its server.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::sandbox;
-
-/// What a run has written, from the client's frames.
-fn written(frames: &[Value], run_id: &str) -> String {
-    let own = frames.iter().filter(|frame| frame["session_id"] == run_id && frame["event"] == "run.output");
-    own.map(|frame| frame["text"].as_str().unwrap()).collect()
-}
+use super::mux_output;
+use crate::{ok_json, sandbox, up};
 
 #[tokio::test]
 async fn our_runner_is_a_host_of_our_hub_and_its_runs_survive_the_hub() {
     let qd = sandbox().up().await;
-    let added = qd.cli(&["hosts", "add", "desk", "--json"]).await;
-    let added: Value = serde_json::from_slice(&added.stdout).unwrap();
+    let added = ok_json(&qd.cli(&["hosts", "add", "desk", "--json"]).await);
     let mut desk = sandbox();
     let token = desk.path("host-token");
     std::fs::write(&token, added["host_token"].as_str().unwrap()).unwrap();
@@ -36,7 +30,7 @@ async fn our_runner_is_a_host_of_our_hub_and_its_runs_survive_the_hub() {
     assert_eq!(mux.ok(input).await["duplicate"], true);
     let exited = mux.wait_since(0, "the end", |frame| frame["event"] == "run.exited").await;
     assert_eq!(exited["exit_code"], 7);
-    assert_eq!(written(mux.frames(), &run_id).matches("got hello").count(), 1);
+    assert_eq!(mux_output(&mux, &run_id).matches("got hello").count(), 1);
     drop(mux);
     // The hub is killed while a run writes: nothing is lost, nothing comes twice.
     let mut mux = qd.connect().await;
@@ -45,14 +39,13 @@ async fn our_runner_is_a_host_of_our_hub_and_its_runs_survive_the_hub() {
     let data = mux.ok(json!({"cmd": "session.create", "runner_id": "desk", "config": config})).await;
     let run_id = data["session_id"].as_str().unwrap().to_owned();
     mux.wait_since(0, "a line", |frame| frame["event"] == "run.output").await;
-    let qd = qd.kill9_at_address().await.up().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = up(qd.kill9_at_address().await).await;
     mux.wait_online("desk").await;
     let attached = mux.ok(json!({"cmd": "session.attach", "session_id": run_id, "after": 0})).await;
     assert_eq!(attached["resume"], "ok");
     mux.wait_since(0, "the end", |frame| frame["event"] == "run.exited").await;
     let expected: String = (1..=100).map(|number| format!("line {number}\r\n")).collect();
-    assert_eq!(written(mux.frames(), &run_id), expected);
+    assert_eq!(mux_output(&mux, &run_id), expected);
     desk.terminate().await;
     qd.terminate().await;
 }

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use qd_testkit::run_app::RunApp;
 use serde_json::{Value, json};
 
-use super::{app, app_with_cat, exited, start};
-use crate::sandbox;
+use super::{app, app_with_cat, approve, assert_nowhere, exited, gated, gated_and_approved, start, type_in};
+use crate::{assert_fields, restarted, sandbox};
 
 /// The error frame that answers what `send` sends.
 async fn error_after(app: &mut RunApp, kind: &str, run: &str, data: Value) -> String {
@@ -34,8 +34,7 @@ async fn hole_01_a_rogue_host_is_not_let_in_and_reaches_nobodys_run() {
     });
     rogue.send_text(&spoofed.to_string()).await;
     rogue.wait_for("an error", |frame| frame["type"] == "error").await;
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "my-sudo-password\n"}))
-        .await;
+    type_in(&mut app, &run, "my-sudo-password\n").await;
     app.wait_output(&run, "my-sudo-password").await;
     assert!(!app.output(&run).contains("spoofed"));
     // The answer to an attempt at another run comes after whatever it was sent before.
@@ -54,8 +53,7 @@ async fn hole_02_a_made_up_decision_opens_no_gate() {
         let error = error_after(&mut app, kind, &run, made_up).await;
         assert!(!error.is_empty());
     }
-    app.begin_rpc("rpc.bash", &run, json!({"cmd": "touch ran"})).await;
-    app.event(&run, "run.permission_requested").await;
+    gated(&mut app, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
     assert!(!qd.sandbox().work().join("ran").exists());
 }
 
@@ -73,7 +71,7 @@ async fn hole_03_a_dangling_symlink_creates_nothing_outside() {
     };
     let (_, next) = app.since(from, "a question or an answer", is_next).await;
     if next["type"] == "run.permission_requested" {
-        app.send("run.permission.approve", &run, json!({"request_id": next["data"]["request_id"]})).await;
+        approve(&mut app, &run, &next["data"]).await;
     }
     let response = app.response(from, &request_id).await;
     assert_eq!(response["data"]["ok"], false, "{response}");
@@ -103,7 +101,7 @@ async fn hole_05_an_echoed_token_is_not_stored_and_files_are_private() {
     let (qd, mut app, _host, run) = app_with_cat().await;
     let secret = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
     let text = format!("export GITHUB_TOKEN={secret}\n");
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": text})).await;
+    type_in(&mut app, &run, &text).await;
     let input = app.event(&run, "run.input").await;
     assert!(!input.to_string().contains(secret), "{input}");
     app.wait_output(&run, "GITHUB_TOKEN=").await;
@@ -112,12 +110,8 @@ async fn hole_05_an_echoed_token_is_not_stored_and_files_are_private() {
     let stderr = qd.stderr();
     let sandbox = qd.terminate().await;
     assert!(!stderr.contains(secret), "the log has it");
-    for (path, content) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
-        assert!(
-            !content.windows(secret.len()).any(|window| window == secret.as_bytes()),
-            "{}",
-            path.display()
-        );
+    assert_nowhere(&sandbox.data_dir(), secret);
+    for (path, _) in qd_testkit::qd::files_below(&sandbox.data_dir()) {
         let is_database =
             path.extension().is_some_and(|extension| extension == "db" || extension == "sqlite");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
@@ -130,9 +124,8 @@ async fn hole_06_the_approver_sees_the_whole_command() {
     let (_qd, mut app, _host, run) = app_with_cat().await;
     let cmd = "cat /home/someuser/projects/webapp/config/production-settings-and-much-more/values.json \
                --token ghp_0123456789abcdefghijABCDEFGHIJ012345";
-    app.begin_rpc("rpc.bash", &run, json!({"cmd": cmd})).await;
-    let question = app.event(&run, "run.permission_requested").await;
-    assert_eq!(question["data"]["op_args"]["cmd"], cmd);
+    let (_, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": cmd})).await;
+    assert_eq!(question["op_args"]["cmd"], cmd);
     assert!(!question.to_string().contains("REDACTED"), "{question}");
 }
 
@@ -157,16 +150,14 @@ async fn hole_08_a_viewer_starts_nothing_and_answers_nothing() {
     assert_eq!(response["data"]["ok"], false, "{response}");
     let mut owner = qd.run_app().await;
     let run = start(&qd, &mut owner, &host, "cat").await;
-    let request = owner.begin_rpc("rpc.bash", &run, json!({"cmd": "touch ran"})).await;
-    let question = owner.event(&run, "run.permission_requested").await;
+    let (request, question) = gated(&mut owner, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
     viewer.event(&run, "run.permission_requested").await;
-    let answer = json!({"request_id": question["data"]["request_id"]});
+    let answer = json!({"request_id": question["request_id"]});
     let error = error_after(&mut viewer, "run.permission.approve", &run, answer.clone()).await;
     assert!(error.to_lowercase().contains("permission"), "{error}");
     let input = json!({"input_id": RunApp::new_id(), "text": "x\n"});
-    assert!(
-        error_after(&mut viewer, "run.send_input", &run, input).await.to_lowercase().contains("permission")
-    );
+    let error = error_after(&mut viewer, "run.send_input", &run, input).await;
+    assert!(error.to_lowercase().contains("permission"), "{error}");
     let from = owner.count();
     owner.send("run.permission.deny", &run, answer).await;
     assert_eq!(owner.response(from, &request).await["data"]["error"], "denied");
@@ -176,9 +167,8 @@ async fn hole_08_a_viewer_starts_nothing_and_answers_nothing() {
 #[tokio::test]
 async fn hole_08_a_program_in_a_run_neither_answers_nor_starts_anything_by_the_socket() {
     let (qd, mut app, host, run) = app_with_cat().await;
-    let request = app.begin_rpc("rpc.bash", &run, json!({"cmd": "touch ran"})).await;
-    let question = app.event(&run, "run.permission_requested").await;
-    let request_id = question["data"]["request_id"].as_str().unwrap();
+    let (request, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
+    let request_id = question["request_id"].as_str().unwrap();
     let program = env!("CARGO_BIN_EXE_qd");
     let cmd = format!(
         "{program} ls --local >list 2>&1; echo list:$?; \
@@ -224,7 +214,7 @@ async fn hole_16_a_fifo_blocks_nobody() {
     assert_eq!(response["data"]["error"], "path is not a regular file", "{response}");
     let response = app.rpc("rpc.fs.search", &run, json!({"q": "x"})).await;
     assert_eq!(response["data"]["ok"], true, "{response}");
-    app.send("run.send_input", &run, json!({"input_id": RunApp::new_id(), "text": "alive\n"})).await;
+    type_in(&mut app, &run, "alive\n").await;
     app.wait_output(&run, "alive").await;
 }
 
@@ -233,24 +223,18 @@ async fn hole_18_no_run_stays_running_for_ever() {
     let (qd, mut app, host) = app().await;
     let run = start(&qd, &mut app, &host, "echo up; sleep 1000").await;
     app.wait_output(&run, "up").await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     assert_eq!(exited(&mut mux, &run).await["status"], "closed");
     let runs = qd.http("GET", "/runs", None).await.json();
-    let own =
-        runs.as_array().unwrap().iter().find(|row| row["id"] == run || row["run_id"] == run).unwrap().clone();
+    let own = runs.as_array().unwrap().iter().find(|row| row["id"] == run || row["run_id"] == run).unwrap();
     assert_eq!(own["status"], "exited", "{own}");
 }
 
 #[tokio::test]
 async fn hole_20_long_output_of_a_command_is_cut_between_characters() {
     let (_qd, mut app, _host, run) = app_with_cat().await;
-    let from = app.count();
     let cmd = "head -c 3000000 /dev/zero | tr '\\0' x | sed 's/x/中/g'";
-    let request_id = app.begin_rpc("rpc.bash", &run, json!({"cmd": cmd})).await;
-    let question = app.event(&run, "run.permission_requested").await;
-    app.send("run.permission.approve", &run, json!({"request_id": question["data"]["request_id"]})).await;
-    let response = app.response(from, &request_id).await;
+    let response = gated_and_approved(&mut app, "rpc.bash", &run, json!({"cmd": cmd})).await;
     let result = &response["data"]["result"];
     assert_eq!(result["truncated"], true, "it is said that something is missing");
     assert!(result["stdout"].as_str().unwrap().chars().all(|character| character == '中'));
@@ -260,11 +244,8 @@ async fn hole_20_long_output_of_a_command_is_cut_between_characters() {
 async fn hole_21_a_write_is_whole_or_an_error() {
     let (qd, mut app, _host, run) = app_with_cat().await;
     let content = "0123456789abcdef".repeat(50_000);
-    let from = app.count();
-    let request_id = app.begin_rpc("rpc.fs.write", &run, json!({"path": "big", "content": content})).await;
-    let question = app.event(&run, "run.permission_requested").await;
-    app.send("run.permission.approve", &run, json!({"request_id": question["data"]["request_id"]})).await;
-    let response = app.response(from, &request_id).await;
+    let big = json!({"path": "big", "content": content});
+    let response = gated_and_approved(&mut app, "rpc.fs.write", &run, big).await;
     assert_eq!(response["data"]["result"]["bytes_written"], content.len(), "{}", response["data"]["error"]);
     assert!(std::fs::read_to_string(qd.sandbox().work().join("big")).unwrap() == content);
     // What a person cannot be shown as a whole is not asked for.
@@ -281,10 +262,7 @@ async fn hole_22_nothing_is_answered_with_silence() {
     let error = error_after(&mut app, "run.send_input", "run-nowhere", input).await;
     assert!(error.contains("unknown run_id"), "{error}");
     let response = app.rpc("rpc.fs.read", "run-nowhere", json!({"path": "a"})).await;
-    assert_eq!(
-        (&response["data"]["ok"], &response["data"]["error"]),
-        (&json!(false), &json!("unknown run_id"))
-    );
+    assert_fields(&response, json!({"data/ok": false, "data/error": "unknown run_id"}));
     let response = app.rpc("rpc.host.info", "", json!({"host_id": "host-nowhere"})).await;
     assert_eq!(response["data"]["ok"], false, "{response}");
     drop(qd);
@@ -296,16 +274,15 @@ async fn hole_24_the_past_of_a_run_is_paged() {
     let run = start(&qd, &mut app, &host, "seq 1 20; cat").await;
     app.wait_output(&run, "20").await;
     for number in 0..30 {
-        let input = json!({"input_id": RunApp::new_id(), "text": format!("line {number}\n")});
-        app.send("run.send_input", &run, input).await;
+        type_in(&mut app, &run, &format!("line {number}\n")).await;
     }
     app.wait_output(&run, "line 29").await;
     let first = qd.http("GET", &format!("/runs/{run}/messages?limit=10"), None).await.json();
     let first = first.as_array().unwrap();
     assert_eq!(first.len(), 10);
     let before = &first[0]["id"];
-    let page =
-        qd.http("GET", &format!("/runs/{run}/messages?limit=10&before_id={before}"), None).await.json();
+    let path = format!("/runs/{run}/messages?limit=10&before_id={before}");
+    let page = qd.http("GET", &path, None).await.json();
     let page = page.as_array().unwrap();
     assert!(!page.is_empty() && page.iter().all(|row| row["id"].as_u64() < before.as_u64()), "{page:?}");
 }

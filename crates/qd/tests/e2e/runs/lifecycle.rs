@@ -1,18 +1,19 @@
 //! How runs end: by themselves, stopped, killed, with the runner.
 
+use std::path::Path;
+
 use qd_testkit::process::eventually;
 use serde_json::json;
 
 use super::{app, exited, mux_output, mux_run, start};
-use crate::demo;
+use crate::{demo, on, restarted, session_rows};
 
 #[tokio::test]
 async fn a_run_whose_runner_was_killed_is_reported_ended_and_leaves_nothing_behind() {
     let (qd, mut app, host) = app().await;
     let run = start(&qd, &mut app, &host, "echo alive; exec sleep 1000").await;
     app.wait_output(&run, "alive").await;
-    let qd = qd.restart().await;
-    let mut mux = qd.connect().await;
+    let (qd, mut mux) = restarted(qd).await;
     let state = exited(&mut mux, &run).await;
     assert_eq!((&state["run"]["exit_code"], &state["status"]), (&json!(-1), &json!("closed")), "{state}");
     let mut app = qd.run_app().await;
@@ -38,7 +39,7 @@ async fn a_run_that_ignores_term_is_killed_with_its_children() {
     app.send("run.stop", &run, json!({"signal": "term"})).await;
     app.event(&run, "run.exited").await;
     let path = format!("/proc/{child}");
-    eventually("the child is gone", || !std::path::Path::new(&path).exists()).await;
+    eventually("the child is gone", || !Path::new(&path).exists()).await;
 }
 
 #[tokio::test]
@@ -58,15 +59,15 @@ async fn a_resize_reaches_the_program() {
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_a_clear_error() {
     let (qd, mut mux) = demo().await;
-    let config =
-        json!({"harness": "pty", "cwd": qd.sandbox().work(), "run": {"argv": ["no-such-program-here"]}});
-    let error = mux.refused(json!({"cmd": "session.create", "config": config})).await;
+    let create = |cwd: &Path, program: &str| {
+        let config = json!({"harness": "pty", "cwd": cwd, "run": {"argv": [program]}});
+        json!({"cmd": "session.create", "config": config})
+    };
+    let error = mux.refused(create(&qd.sandbox().work(), "no-such-program-here")).await;
     assert!(error.contains("no-such-program-here") && error.contains("PATH"), "{error}");
-    let config = json!({"harness": "pty", "cwd": "/no/such/place", "run": {"argv": ["true"]}});
-    let error = mux.refused(json!({"cmd": "session.create", "config": config})).await;
+    let error = mux.refused(create(Path::new("/no/such/place"), "true")).await;
     assert!(error.contains("/no/such/place"), "{error}");
-    let data = mux.ok(json!({"cmd": "list_sessions"})).await;
-    assert_eq!(data["sessions"], json!([]), "nothing is left of them");
+    assert!(session_rows(&mut mux).await.is_empty(), "nothing is left of them");
 }
 
 #[tokio::test]
@@ -74,12 +75,12 @@ async fn closing_a_run_ends_it_and_restarting_starts_it_anew() {
     let (qd, mut mux) = demo().await;
     let session = mux_run(&qd, &mut mux, &["bash", "-c", "echo born; cat"]).await;
     mux.wait_event("run.output").await;
-    mux.ok(json!({"cmd": "session.close", "session_id": session})).await;
+    mux.ok(on(&session, "session.close")).await;
     mux.wait_event("run.exited").await;
-    mux.ok(json!({"cmd": "session.restart", "session_id": session})).await;
+    mux.ok(on(&session, "session.restart")).await;
     mux.wait_event("run.started").await;
     mux.wait_event("run.output").await;
-    mux.ok(json!({"cmd": "session.delete", "session_id": session})).await;
+    mux.ok(on(&session, "session.delete")).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use qd_testkit::mux::Mux;
 use qd_testkit::qd::Qd;
 
-use crate::demo;
+use crate::{demo, until};
 
 /// What a client that has attached sees, as lines of text: the snapshot drawn on an empty terminal.
 async fn seen(mux: &mut Mux, session: &str) -> Vec<String> {
@@ -70,27 +70,13 @@ impl Drop for Tmux {
 
 /// Waits until both show the same, and this text is there.
 async fn same(qd: &Qd, mux: &mut Mux, session: &str, tmux: &Tmux, text: &str) {
-    let mut last = (Vec::new(), Vec::new());
-    let agree = async {
-        loop {
-            let mut ours = seen(mux, session).await;
-            let mut theirs = tmux.screen(qd);
-            for screen in [&mut ours, &mut theirs] {
-                while screen.last().is_some_and(String::is_empty) {
-                    screen.pop();
-                }
-            }
-            let is_there = ours.iter().any(|line| line.contains(text));
-            last = (ours, theirs);
-            if is_there && last.0 == last.1 {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    if tokio::time::timeout(std::time::Duration::from_secs(20), agree).await.is_err() {
-        panic!("ours:\n{}\n\nthe terminal's:\n{}", last.0.join("\n"), last.1.join("\n"));
-    }
+    until(text, async || {
+        let ours = seen(mux, session).await.join("\n");
+        let theirs = tmux.screen(qd).join("\n");
+        let is_same = ours.trim_end() == theirs.trim_end() && ours.contains(text);
+        if is_same { Ok(()) } else { Err(format!("ours:\n{ours}\n\nthe terminal's:\n{theirs}")) }
+    })
+    .await;
 }
 
 async fn run_of(qd: &Qd, mux: &mut Mux, size: (u16, u16), command: &str) -> String {
@@ -123,18 +109,13 @@ async fn vim_looks_right_after_attach_resize_and_re_attach() {
 async fn htop_draws_its_frame_and_a_pager_scrolls() {
     let (qd, mut mux) = demo().await;
     let session = run_of(&qd, &mut mux, (100, 30), "exec htop -C").await;
-    let poll = async {
-        loop {
-            let screen = seen(&mut mux, &session).await;
-            let last = screen.iter().rev().find(|line| !line.is_empty()).cloned().unwrap_or_default();
-            if screen.iter().any(|line| line.contains("PID")) && last.contains("F10") {
-                return screen;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    let screen =
-        tokio::time::timeout(std::time::Duration::from_secs(20), poll).await.expect("htop draws itself");
+    let screen = until("htop on the screen", async || {
+        let screen = seen(&mut mux, &session).await;
+        let has_keys = screen.iter().rfind(|line| !line.is_empty()).is_some_and(|last| last.contains("F10"));
+        let is_drawn = has_keys && screen.iter().any(|line| line.contains("PID"));
+        if is_drawn { Ok(screen) } else { Err(screen.join("\n")) }
+    })
+    .await;
     assert_eq!(screen.len(), 30);
     mux.ok(json!({"cmd": "run.stdin", "session_id": session, "text": "q"})).await;
     mux.wait_event("run.exited").await;
@@ -160,9 +141,7 @@ async fn the_terminal_interface_of_a_real_agent_looks_right() {
     let tmux = Tmux::start(&qd, (100, 30), &environment);
     let mut second = qd.connect().await;
     same(&qd, &mut second, &session, &tmux, "pi").await;
-    for (text, key) in [("hello there", "hello there")] {
-        second.ok(json!({"cmd": "run.stdin", "session_id": session, "text": text})).await;
-        tmux.run(&["send-keys", key], &qd);
-    }
+    second.ok(json!({"cmd": "run.stdin", "session_id": session, "text": "hello there"})).await;
+    tmux.run(&["send-keys", "hello there"], &qd);
     same(&qd, &mut second, &session, &tmux, "hello there").await;
 }

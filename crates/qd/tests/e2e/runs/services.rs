@@ -1,9 +1,10 @@
 //! Services of the machine, over the document's RPCs, over `/ws/mux` and over its channels.
 
+use qd_testkit::mux::{Mux, WAIT_MAX};
 use serde_json::{Value, json};
 
 use super::{app, fields, mux_run, start};
-use crate::demo;
+use crate::{assert_fields, demo};
 
 #[tokio::test]
 async fn every_read_of_the_document_has_its_shape() {
@@ -22,26 +23,17 @@ async fn every_read_of_the_document_has_its_shape() {
         response["data"]["result"].clone()
     };
     let read = ok(app.rpc("rpc.fs.read", &run, json!({"path": "README.md"})).await);
-    assert_eq!(
-        (&read["path"], &read["content"], &read["truncated"]),
-        (&json!("README.md"), &json!("hello\n"), &json!(false))
-    );
+    assert_fields(&read, json!({"path": "README.md", "content": "hello\n", "truncated": false}));
     let list = ok(app.rpc("rpc.fs.list", &run, json!({})).await);
     assert_eq!(list["path"], ".");
     let names: Vec<&str> =
         list["entries"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
     assert_eq!(names, [".git", "src", "README.md"]);
-    assert_eq!(
-        (&list["entries"][0]["is_dir"], &list["entries"][0]["size_bytes"]),
-        (&json!(true), &Value::Null)
-    );
-    assert_eq!(list["entries"][2]["size_bytes"], 6);
+    assert_fields(&list, json!({"entries/0/is_dir": true, "entries/0/size_bytes": null}));
+    assert_fields(&list, json!({"entries/2/size_bytes": 6}));
     let search = ok(app.rpc("rpc.fs.search", &run, json!({"q": "needle"})).await);
     let found = &search["matches"][0];
-    assert_eq!(
-        (&found["path"], &found["line"], &found["column"]),
-        (&json!("src/main.rs"), &json!(2), &json!(5))
-    );
+    assert_fields(found, json!({"path": "src/main.rs", "line": 2, "column": 5}));
     let status = ok(app.rpc("rpc.git.status", &run, json!({})).await);
     assert!(status["stdout"].as_str().unwrap().contains("A  README.md"), "{status}");
     std::fs::write(work.join("README.md"), "changed\n").unwrap();
@@ -62,10 +54,7 @@ async fn every_read_of_the_document_has_its_shape() {
     let logs = app.rpc("rpc.host.logs.tail", "", json!({"host_id": host, "lines": 5})).await;
     assert!(logs["data"]["ok"].is_boolean(), "{logs}");
     let unknown = app.rpc("rpc.no.such", &run, json!({})).await;
-    assert_eq!(
-        (&unknown["data"]["ok"], &unknown["data"]["error"]),
-        (&json!(false), &json!("unknown rpc type"))
-    );
+    assert_fields(&unknown, json!({"data/ok": false, "data/error": "unknown rpc type"}));
 }
 
 #[tokio::test]
@@ -82,10 +71,8 @@ async fn the_owner_writes_unasked_on_the_canonical_face_and_it_is_recorded() {
     assert_eq!((&call["tool"], &call["user_id"]), (&json!("rpc.fs.write"), &json!("owner")), "{call}");
     let audit = qd.http("GET", &format!("/api/audit?session={session}"), None).await.json();
     let entries = audit["entries"].as_array().unwrap();
-    assert!(
-        entries.iter().any(|entry| entry["kind"] == "tool.result" && entry["principal"] == "owner"),
-        "{audit}"
-    );
+    let is_ours = |entry: &Value| entry["kind"] == "tool.result" && entry["principal"] == "owner";
+    assert!(entries.iter().any(is_ours), "{audit}");
 }
 
 #[tokio::test]
@@ -97,18 +84,10 @@ async fn a_long_command_says_what_it_prints_and_can_be_cancelled() {
         json!({"cmd": "host.bash", "id": "b1", "session_id": session, "command": "echo started; sleep 1000"});
     mux.send(bash).await;
     let progress = mux.wait_event("progress").await;
-    assert_eq!(
-        (&progress["id"], &progress["data"]["text"]),
-        (&json!("b1"), &json!("started\n")),
-        "{progress}"
-    );
+    assert_fields(&progress, json!({"id": "b1", "data/text": "started\n"}));
     mux.ok(json!({"cmd": "cancel", "target": "b1"})).await;
     let response = mux.response(from, &json!("b1")).await;
-    assert_eq!(
-        (&response["data"]["cancelled"], &response["data"]["stdout"]),
-        (&json!(true), &json!("started\n")),
-        "{response}"
-    );
+    assert_fields(&response, json!({"data/cancelled": true, "data/stdout": "started\n"}));
     let error = mux.refused(json!({"cmd": "cancel", "target": "b1"})).await;
     assert!(error.contains("b1"), "{error}");
 }
@@ -133,11 +112,7 @@ async fn the_files_channel_speaks_as_its_clients_do() {
     mux_run(&qd, &mut mux, &["cat"]).await;
     std::fs::write(work.join("a.txt"), "hello").unwrap();
     let tree = files(&mut mux, json!({"type": "tree", "path": ".", "workspace_path": work})).await;
-    assert_eq!(
-        (&tree["type"], &tree["entries"][0]["name"]),
-        (&json!("tree_result"), &json!("a.txt")),
-        "{tree}"
-    );
+    assert_fields(&tree, json!({"type": "tree_result", "entries/0/name": "a.txt"}));
     let read = files(&mut mux, json!({"type": "read", "path": "a.txt", "workspace_path": work})).await;
     assert_eq!((&read["type"], &read["content"]), (&json!("read_result"), &json!("aGVsbG8=")), "{read}");
     let write = json!({"type": "write", "path": "b.txt", "content": "aGVsbG8=", "workspace_path": work});
@@ -150,7 +125,7 @@ async fn the_files_channel_speaks_as_its_clients_do() {
 }
 
 /// Sends on `files` and gives the answer.
-async fn files(mux: &mut qd_testkit::mux::Mux, mut frame: Value) -> Value {
+async fn files(mux: &mut Mux, mut frame: Value) -> Value {
     frame["channel"] = json!("files");
     let from = mux.frames().len();
     let id = mux.send(frame).await;
@@ -183,7 +158,7 @@ async fn a_terminal_is_shared_and_survives_its_clients() {
     assert_eq!(exit["exit_code"], 5, "{exit}");
 }
 
-async fn join(mux: &mut qd_testkit::mux::Mux, terminal: &str) {
+async fn join(mux: &mut Mux, terminal: &str) {
     let open =
         json!({"channel": "terminal", "type": "open", "terminal_id": terminal, "cols": 100, "rows": 30});
     mux.send(open).await;
@@ -192,12 +167,12 @@ async fn join(mux: &mut qd_testkit::mux::Mux, terminal: &str) {
     assert_eq!(opened["joined"], true, "{opened}");
 }
 
-async fn type_into(mux: &mut qd_testkit::mux::Mux, terminal: &str, text: &str) {
+async fn type_into(mux: &mut Mux, terminal: &str, text: &str) {
     mux.send(json!({"channel": "terminal", "type": "input", "terminal_id": terminal, "data": text})).await;
 }
 
 /// Waits until the terminal has shown this; output is base64.
-async fn wait_shown(mux: &mut qd_testkit::mux::Mux, terminal: &str, text: &str) {
+async fn wait_shown(mux: &mut Mux, terminal: &str, text: &str) {
     use base64::Engine;
     let shown = |frames: &[Value]| {
         let own = frames.iter().filter(|frame| frame["type"] == "output" && frame["terminal_id"] == terminal);
@@ -212,6 +187,6 @@ async fn wait_shown(mux: &mut qd_testkit::mux::Mux, terminal: &str, text: &str) 
             mux.next().await.expect("the connection lasts");
         }
     };
-    let seen = tokio::time::timeout(qd_testkit::mux::WAIT_MAX, wait).await;
+    let seen = tokio::time::timeout(WAIT_MAX, wait).await;
     assert!(seen.is_ok(), "{text} was never shown: {}", shown(mux.frames()));
 }
