@@ -1,21 +1,17 @@
 //! Bodies of the REST calls about access tokens: add, list, revoke.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
-
 use crate::command_table::Permission;
+use crate::derive::wire;
 
 /// Answer of `GET /api/tokens`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct AccessTokens {
     /// By name.
     pub tokens: Vec<AccessTokenInfo>,
 }
 
 /// An access token as lists show it: without the token.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct AccessTokenInfo {
     /// Of the owner's tokens also the name of the principal that commands are from; a person's act as that person.
     pub name: String,
@@ -32,9 +28,7 @@ pub struct AccessTokenInfo {
 }
 
 /// Body of `POST /api/tokens`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct NewAccessToken {
     /// 1 to 64 letters, digits, `.`, `_` or `-`.
     pub name: String,
@@ -45,7 +39,7 @@ pub struct NewAccessToken {
 }
 
 /// Answer of `POST /api/tokens`: the only time the token is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct AddedAccessToken {
     pub name: String,
     pub token: String,

@@ -1,16 +1,12 @@
 //! The `files` and `terminal` channels of `/ws/mux`. Field names are those their clients know; the work is done by
 //! the canonical commands.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
-
+use crate::derive::wire;
 use crate::error::ErrorCode;
 use crate::service::FsTreeNode;
 
 /// Where a frame of these channels is to be done: a session, or a directory on a runner.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct ChannelScope {
     pub workspace_path: Option<String>,
@@ -19,9 +15,7 @@ pub struct ChannelScope {
 }
 
 /// What a client sends on `files`. Contents are base64.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FilesCommand {
     Tree {
@@ -83,9 +77,7 @@ pub enum FilesCommand {
 }
 
 /// What the hub sends on `files`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FilesEvent {
     TreeResult {
@@ -172,7 +164,7 @@ pub enum FilesEvent {
     },
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct DirEntry {
     pub name: String,
     pub is_dir: bool,
@@ -182,9 +174,7 @@ pub struct DirEntry {
     pub modified_at: i64,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FileStat {
     pub exists: bool,
     pub is_file: bool,
@@ -197,9 +187,7 @@ pub struct FileStat {
 }
 
 /// What a client sends on `terminal`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TerminalCommand {
     /// A terminal that is there is joined: its screen comes first. A run's `session_id` is a terminal too.
@@ -228,9 +216,7 @@ pub enum TerminalCommand {
 }
 
 /// What the hub sends on `terminal`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TerminalEvent {
     Opened {

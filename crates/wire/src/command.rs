@@ -1,7 +1,6 @@
 //! Part 3: parameters of commands, and their answers.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 pub use crate::command_table::{Command, CommandError, CommandHead};
@@ -10,9 +9,7 @@ use crate::error::{CodedError, ErrorCode};
 use crate::run::{Decision, GatePolicy, RunConfig};
 
 /// The answer to a command, exactly one for each.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct CommandResponse {
     /// The command's own `id`, as it came.
     #[ts(optional, type = "string")]
@@ -47,9 +44,7 @@ impl CommandResponse {
 }
 
 /// How to run a session.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct SessionConfig {
     pub harness: String,
     pub cwd: Option<String>,
@@ -72,9 +67,7 @@ pub struct SessionConfig {
 }
 
 /// A git worktree to make for a session. It is made beside the repository, in `<repository>.worktrees`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct WorktreeConfig {
     /// The branch to make; without it `qd/` and the session's id.
     pub branch: Option<String>,
@@ -83,41 +76,33 @@ pub struct WorktreeConfig {
 }
 
 /// Parameters of a command that has none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default, Eq)]
 pub struct NoParams {}
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct SessionCreateParams {
     pub config: SessionConfig,
     /// Only tells whether such a session could be created; nothing is.
     pub check_only: Option<bool>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct SessionAttachParams {
     /// The last record the client has; absent for a client that has nothing.
     pub after: Option<u64>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct SessionNewParams {
     pub parent_session: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct SessionSwitchParams {
     pub session_path: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct PromptParams {
     pub message: String,
     pub images: Option<Vec<ImageAttachment>>,
@@ -127,8 +112,7 @@ pub struct PromptParams {
     pub client_id: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum StreamingBehavior {
     /// Read by the agent before its next step.
     Steer,
@@ -136,9 +120,7 @@ pub enum StreamingBehavior {
     FollowUp,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct SteerParams {
     pub message: String,
     pub images: Option<Vec<ImageAttachment>>,
@@ -146,7 +128,7 @@ pub struct SteerParams {
 }
 
 /// The queue as it is to be. A message whose text is in the queue keeps what came with it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct QueueSetParams {
     /// Read by the agent before its next step, in this order.
     pub steering: Vec<String>,
@@ -155,16 +137,14 @@ pub struct QueueSetParams {
 }
 
 /// An image as base64.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct ImageAttachment {
     pub data: String,
     #[serde(alias = "mime_type", alias = "mimeType")]
     pub media_type: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct InputResponseParams {
     pub request_id: String,
     pub value: Option<String>,
@@ -181,9 +161,7 @@ pub struct InputResponseParams {
     pub actor: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GetMessagesParams {
     /// Messages with a smaller `idx` only.
     pub before: Option<u64>,
@@ -191,29 +169,24 @@ pub struct GetMessagesParams {
     pub limit: Option<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct SetModelParams {
     pub provider: String,
     pub model_id: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Copy, Default, Eq)]
 pub struct CycleModelParams {
     pub direction: Option<Direction>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum Direction {
     Forward,
     Backward,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct BashParams {
     /// Run in the session's directory.
     pub command: String,
@@ -221,17 +194,13 @@ pub struct BashParams {
     pub exclude_from_context: Option<bool>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct ExportHtmlParams {
     /// Within the session's directory; without it a name is made.
     pub output_path: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct NavigateTreeParams {
     pub target_id: String,
     pub summarize: Option<bool>,
@@ -240,36 +209,32 @@ pub struct NavigateTreeParams {
     pub label: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct SetThinkingLevelParams {
     pub level: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Eq)]
 pub struct EnabledParams {
     pub enabled: bool,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct CompactParams {
     pub instructions: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct SetSessionNameParams {
     pub name: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct ForkParams {
     pub entry_id: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct SearchParams {
     pub query: String,
     pub role: Option<String>,
@@ -287,7 +252,7 @@ pub struct SearchParams {
     pub to: Option<i64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct DelegateCancelParams {
     pub request_id: String,
 }

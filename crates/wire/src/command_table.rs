@@ -3,11 +3,11 @@
 //! Code that depends on the kind of a command reads this table. Other lists of commands only add to it: the types of
 //! answers (`codegen/answers.rs`), and the tables of the faces, whose rows name a canonical command.
 
-use crate::derive::{JsonSchema, TS};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::command::*;
+use crate::derive::wire;
 use crate::error::{CodedError, ErrorCode};
 use crate::run::{RunInputParams, RunResizeParams, RunStdinParams, RunStopParams};
 use crate::service::*;
@@ -39,8 +39,7 @@ pub enum Answerer {
 }
 
 /// What the sender must be allowed to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum Permission {
     /// See sessions, files and history.
     View,
@@ -54,33 +53,6 @@ pub enum Permission {
     Shell,
     /// People, tokens, machines.
     Manage,
-}
-
-impl Permission {
-    pub const ALL: [Permission; 6] = [
-        Permission::View,
-        Permission::Operate,
-        Permission::Approve,
-        Permission::Files,
-        Permission::Shell,
-        Permission::Manage,
-    ];
-
-    /// The word on the wire; also the name of a token's scope.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Permission::View => "view",
-            Permission::Operate => "operate",
-            Permission::Approve => "approve",
-            Permission::Files => "files",
-            Permission::Shell => "shell",
-            Permission::Manage => "manage",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Permission> {
-        Permission::ALL.into_iter().find(|permission| permission.as_str() == word)
-    }
 }
 
 /// What kind of work a command is. Code that treats several commands alike asks for this and not for their names.
@@ -253,7 +225,7 @@ macro_rules! commands {
     ($( $variant:ident($params:ident) = $name:literal, $lane:ident, $mutating:literal, $timeout:expr,
         $permission:ident, $answerer:ident, $needs_session:literal, $class:ident $(of $service:ident)?; )*) => {
         /// A command with its parameters.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+        #[wire]
         #[serde(tag = "cmd")]
         pub enum Command {
             $( #[serde(rename = $name)] $variant($params), )*

@@ -5,8 +5,7 @@ mod health;
 
 use std::collections::BTreeMap;
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 pub use attach::*;
@@ -19,9 +18,7 @@ use crate::message::{Message, Role};
 use crate::run::RunState;
 
 /// How a session stands, as its runner knows it.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct SessionState {
     pub session_id: String,
     pub runner_id: String,
@@ -70,7 +67,7 @@ pub struct SessionState {
 }
 
 /// A git worktree that was made for a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct WorktreeState {
     /// The directory of the session's configuration, in the repository it was made of.
     pub repository: String,
@@ -78,8 +75,7 @@ pub struct WorktreeState {
     pub branch: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum SessionStatus {
     /// The agent is being started.
     Starting,
@@ -95,36 +91,21 @@ pub enum SessionStatus {
     Offline,
 }
 
-impl SessionStatus {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SessionStatus::Starting => "starting",
-            SessionStatus::Idle => "idle",
-            SessionStatus::Working => "working",
-            SessionStatus::Dormant => "dormant",
-            SessionStatus::Failed => "failed",
-            SessionStatus::Closed => "closed",
-            SessionStatus::Offline => "offline",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct ModelRef {
     pub provider: String,
     pub model_id: String,
 }
 
 /// Inputs accepted but not yet read by the agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct QueueState {
     pub steering: Vec<String>,
     pub follow_up: Vec<String>,
 }
 
 /// Answer of `queue.set`: the queue as it is now.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct QueueSetData {
     pub steering: Vec<String>,
     pub follow_up: Vec<String>,
@@ -135,18 +116,14 @@ pub struct QueueSetData {
 }
 
 /// How far a conversation has come, so that a client can tell whether it has it all.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct MessageVersion {
     /// The last record's number.
     pub version: u64,
     pub message_count: Option<u64>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct ProcessStats {
     pub alive: bool,
     pub pid: Option<u32>,
@@ -156,9 +133,7 @@ pub struct ProcessStats {
 }
 
 /// One line of `list_sessions`, from the hub's copy.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct SessionSummary {
     pub session_id: String,
     pub runner_id: String,
@@ -196,9 +171,7 @@ pub struct SessionSummary {
 }
 
 /// One line of `get_runners`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct RunnerInfo {
     pub runner_id: String,
     pub hostname: String,
@@ -224,8 +197,7 @@ pub struct RunnerInfo {
     pub sessions: Vec<HeartbeatSession>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum RunnerStatus {
     Online,
     Unhealthy,
@@ -233,7 +205,7 @@ pub enum RunnerStatus {
 }
 
 /// Answer of `session.create`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct SessionCreatedData {
     pub session_id: String,
     #[serde(flatten)]
@@ -241,9 +213,7 @@ pub struct SessionCreatedData {
 }
 
 /// Answer of `get_messages`: a page in conversation order.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct MessagesData {
     pub messages: Vec<Message>,
     /// All messages of the conversation.
@@ -252,25 +222,23 @@ pub struct MessagesData {
     pub before: Option<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct SessionsData {
     pub sessions: Vec<SessionSummary>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct RunnersData {
     pub runners: Vec<RunnerInfo>,
 }
 
 /// Answer of `get_models`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct ModelsData {
     pub models: Vec<ModelInfo>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct ModelInfo {
     pub provider: String,
     pub model_id: String,
@@ -283,14 +251,12 @@ pub struct ModelInfo {
 }
 
 /// Answer of `get_commands`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct CommandsData {
     pub commands: Vec<SlashCommand>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct SlashCommand {
     pub name: String,
     pub description: Option<String>,
@@ -298,12 +264,12 @@ pub struct SlashCommand {
 }
 
 /// Answer of `get_fork_points`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct ForkPointsData {
     pub fork_points: Vec<ForkPoint>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct ForkPoint {
     pub entry_id: String,
     pub role: Role,
@@ -311,9 +277,7 @@ pub struct ForkPoint {
 }
 
 /// Answer of `get_stats`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct StatsData {
     pub user_messages: u64,
     pub assistant_messages: u64,
@@ -326,7 +290,7 @@ pub struct StatsData {
     pub context_window: Option<u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct TokenStats {
     pub input: u64,
     pub output: u64,
@@ -336,14 +300,12 @@ pub struct TokenStats {
 }
 
 /// Answer of `search`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct SearchData {
     pub hits: Vec<SearchHit>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct SearchHit {
     pub session_id: String,
     pub message_id: String,
@@ -364,21 +326,19 @@ pub struct SearchHit {
 }
 
 /// Answer of `runner.sessions`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct RunnerSessionsData {
     pub sessions: Vec<SessionState>,
 }
 
 /// Answer of `runner.stored_sessions`: session files of harnesses on the machine, newest first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct StoredSessionsData {
     pub sessions: Vec<StoredSession>,
 }
 
 /// A harness's own session file.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct StoredSession {
     /// The session of this runner that has the file, else the harness's own name.
     pub session_id: String,

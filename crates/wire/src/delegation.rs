@@ -1,13 +1,10 @@
 //! Part 8: delegation between agents.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 /// What one session asks of another.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct DelegateRequest {
     pub target_session_id: String,
     pub target_runner_id: Option<String>,
@@ -20,15 +17,13 @@ pub struct DelegateRequest {
     pub context: Option<Value>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum DelegateMode {
     Sync,
     Async,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum DelegateErrorCode {
     TargetNotFound,
     PermissionDenied,
@@ -39,9 +34,7 @@ pub enum DelegateErrorCode {
 }
 
 /// Who may delegate to whom.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct DelegationPermission {
     pub source: String,
     pub target: String,
@@ -62,8 +55,7 @@ fn default_allow_async() -> bool {
     true
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum PermissionEffect {
     Allow,
     Deny,

@@ -1,6 +1,6 @@
 //! Part 2: events, what clients see as it happens.
 
-use crate::derive::{JsonSchema, TS};
+use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -101,11 +101,10 @@ pub struct OtherEvent {
 }
 
 /// The closed list of events.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 #[serde(tag = "event")]
 // Browsers have an `Event` of their own.
-#[ts(rename = "KnownEvent", optional_fields)]
+#[ts(rename = "KnownEvent")]
 pub enum Event {
     // --- session lifecycle ---
     #[serde(rename = "session.created")]
@@ -359,8 +358,7 @@ pub enum Event {
 }
 
 /// What the agent is doing while it works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum AgentPhase {
     Generating,
     Thinking,
@@ -370,22 +368,7 @@ pub enum AgentPhase {
     Initializing,
 }
 
-impl AgentPhase {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            AgentPhase::Generating => "generating",
-            AgentPhase::Thinking => "thinking",
-            AgentPhase::ToolRunning => "tool_running",
-            AgentPhase::Compacting => "compacting",
-            AgentPhase::Retrying => "retrying",
-            AgentPhase::Initializing => "initializing",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum NotifyLevel {
     Info,
     Warning,
@@ -393,7 +376,7 @@ pub enum NotifyLevel {
 }
 
 /// A finished tool call of the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct ToolCall {
     pub id: String,
     pub name: String,

@@ -1,12 +1,9 @@
 //! Bodies of the REST calls about runners: invite, join, list, rotate, revoke.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 
 /// Answer of `POST /api/runners/invites`: good for one runner, for a few minutes.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct Invite {
     /// What the joining machine is given; with TLS it carries the fingerprint of the hub's certificate.
     pub code: String,
@@ -21,9 +18,7 @@ pub struct Invite {
 }
 
 /// Body of `POST /api/runners/join`. Repeating it with the same key is no second use of the code.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct JoinRequest {
     /// The secret part of the invite's code.
     pub code: String,
@@ -39,7 +34,7 @@ pub struct JoinRequest {
 }
 
 /// Answer of `POST /api/runners/join`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct Joined {
     pub runner_id: String,
 }

@@ -1,13 +1,10 @@
 //! Questions an agent or a gate asks a person, and the answers.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 /// One open question. `timeout` is in milliseconds from the moment it was asked.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputRequest {
     Select {
@@ -92,9 +89,7 @@ impl InputRequest {
 }
 
 /// One field of an interview. A field of a kind that a client does not know is shown as a text.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct InterviewQuestion {
     /// The key of the answer.
     pub id: String,
@@ -116,8 +111,7 @@ fn text() -> String {
 }
 
 /// How a question ended; part of `agent.input_resolved`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum InputOutcome {
     Answered,
     Cancelled,

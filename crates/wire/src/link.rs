@@ -1,6 +1,6 @@
 //! Part 5: the lines between runner and hub.
 
-use crate::derive::{JsonSchema, TS};
+use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::data::{ProcessStats, SessionState};
@@ -10,9 +10,7 @@ use crate::event::{take_field, take_seq};
 use crate::{CommandResponse, EventEnvelope, EventPayload, JsonObject};
 
 /// One line of the link, either way. The hub reads the heads of events only; this type is for everything else.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 #[serde(tag = "type")]
 #[allow(clippy::large_enum_variant, reason = "most lines are events; a box would cost each of them")]
 pub enum LinkLine {
@@ -64,7 +62,7 @@ pub enum LinkLine {
 }
 
 /// What a command says of itself before its answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct LinkProgress {
     /// The command's.
     pub id: String,
@@ -72,7 +70,8 @@ pub struct LinkProgress {
     pub data: serde_json::Value,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+// Without options, so that TypeScript gets its optional lists from serde's attributes.
+#[wire(nulls, Default)]
 pub struct RunnerHello {
     pub runner_id: String,
     pub hostname: String,
@@ -88,18 +87,14 @@ pub struct RunnerHello {
     pub compression: Vec<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct HelloSession {
     pub session_id: String,
     pub last_seq: u64,
     pub state: Option<Box<SessionState>>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct RunnerWelcome {
     pub runner_id: String,
     /// What the hub has committed, so that the runner sends only what is missing.
@@ -112,9 +107,7 @@ pub struct RunnerWelcome {
     pub compression: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct RefusedSession {
     pub session_id: String,
     pub reason: String,
@@ -122,15 +115,13 @@ pub struct RefusedSession {
     pub code: Option<ErrorCode>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct WelcomeSession {
     pub session_id: String,
     pub last_seq: u64,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct RunnerHeartbeat {
     pub runner_id: String,
     pub uptime_s: u64,
@@ -139,9 +130,7 @@ pub struct RunnerHeartbeat {
 }
 
 /// How busy a runner's machine is.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct RunnerLoad {
     /// Agents running or starting.
     pub agents: u64,
@@ -154,7 +143,7 @@ pub struct RunnerLoad {
     pub spool_bytes: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct HeartbeatSession {
     pub session_id: String,
     pub harness: String,
@@ -222,9 +211,7 @@ impl From<EventEnvelope> for LinkEvent {
     }
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct LinkResponse {
     pub session_id: Option<String>,
     pub runner_id: Option<String>,

@@ -1,15 +1,13 @@
 //! Part 1: messages, the persistent units of a conversation.
 
-use crate::derive::{JsonSchema, TS};
+use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::JsonObject;
 
 /// One message of a conversation. Its id is the same from `stream.message_start` to history.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct Message {
     /// Unique within the conversation.
     pub id: String,
@@ -54,8 +52,7 @@ impl Message {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Hash)]
 pub enum Role {
     User,
     Assistant,
@@ -63,21 +60,8 @@ pub enum Role {
     Tool,
 }
 
-impl Role {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::System => "system",
-            Role::Tool => "tool",
-        }
-    }
-}
-
 /// Why generation stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum StopReason {
     Stop,
     Length,
@@ -86,22 +70,7 @@ pub enum StopReason {
     Aborted,
 }
 
-impl StopReason {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            StopReason::Stop => "stop",
-            StopReason::Length => "length",
-            StopReason::ToolUse => "tool_use",
-            StopReason::Error => "error",
-            StopReason::Aborted => "aborted",
-        }
-    }
-}
-
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -121,9 +90,7 @@ impl Usage {
 }
 
 /// Who a message came from.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct Sender {
     #[serde(rename = "type")]
     pub kind: SenderKind,
@@ -133,8 +100,7 @@ pub struct Sender {
     pub session_id: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum SenderKind {
     User,
     Agent,
@@ -170,9 +136,7 @@ impl<'de> Deserialize<'de> for Part {
 }
 
 /// The part types of the specification.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum KnownPart {
     Text {
@@ -320,15 +284,13 @@ fn take<T>(object: &mut JsonObject, name: &str, read: fn(Value) -> Result<T, Val
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum TextFormat {
     Markdown,
     Plain,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum ToolStatus {
     Pending,
     Running,
@@ -336,9 +298,7 @@ pub enum ToolStatus {
     Error,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 #[serde(tag = "source", rename_all = "snake_case")]
 pub enum MediaSource {
     Url { url: String, mime_type: Option<String> },
@@ -346,9 +306,7 @@ pub enum MediaSource {
     Base64 { data: String, mime_type: String },
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Copy, Eq)]
 pub struct FileRange {
     pub start_line: Option<u64>,
     pub end_line: Option<u64>,

@@ -1,17 +1,15 @@
 //! Part 4: frames of `/ws/mux`.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::channel::{ChannelScope, FilesCommand, FilesEvent, TerminalCommand, TerminalEvent};
 use crate::data::{RunnerInfo, RunnerStatus, SessionSummary};
+use crate::derive::wire;
 use crate::error::ErrorCode;
 use crate::{Command, EventEnvelope};
 
 /// The channels of the multiplexed WebSocket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum Channel {
     Agent,
     Files,
@@ -22,9 +20,7 @@ pub enum Channel {
 }
 
 /// What a client sends on `agent`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct ClientFrame {
     pub channel: Channel,
     #[ts(optional, type = "string")]
@@ -46,7 +42,7 @@ pub struct ClientFrame {
 }
 
 /// What the hub sends.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 #[serde(tag = "channel", rename_all = "snake_case")]
 #[allow(clippy::large_enum_variant, reason = "most frames are events; a box would cost each of them")]
 pub enum ServerFrame {
@@ -57,9 +53,7 @@ pub enum ServerFrame {
 }
 
 /// What the hub sends on `files`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct FilesFrame {
     /// That of the command it answers.
     #[ts(optional, type = "string")]
@@ -69,9 +63,7 @@ pub struct FilesFrame {
 }
 
 /// What the hub sends on `terminal`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct TerminalFrame {
     #[ts(optional, type = "string")]
     pub id: Option<Value>,
@@ -80,9 +72,7 @@ pub struct TerminalFrame {
 }
 
 /// What a client sends on `files`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct FilesClientFrame {
     pub channel: Channel,
     #[ts(optional, type = "string")]
@@ -94,9 +84,7 @@ pub struct FilesClientFrame {
 }
 
 /// What a client sends on `terminal`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct TerminalClientFrame {
     pub channel: Channel,
     #[ts(optional, type = "string")]
@@ -108,9 +96,7 @@ pub struct TerminalClientFrame {
 }
 
 /// The `system` channel.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 #[serde(tag = "type")]
 pub enum SystemEvent {
     /// The first frame.
@@ -144,8 +130,7 @@ pub enum SystemEvent {
     Shutdown { reason: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum SessionChange {
     Created,
     Updated,
@@ -154,16 +139,14 @@ pub enum SessionChange {
 }
 
 /// What a client sends on `system`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct SystemClientFrame {
     pub channel: Channel,
     #[serde(flatten)]
     pub command: SystemCommand,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SystemCommand {
     /// What the person looks at on this connection, until the next such frame or its end: nothing, a session, or,

@@ -1,15 +1,10 @@
 //! People: roles, permissions, accounts, logins, and hosts that others run. Bodies of the REST calls about them.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
-
 use crate::command_table::Permission;
+use crate::derive::wire;
 
 /// What a person is here.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Hash, PartialOrd, Ord)]
 #[ts(rename = "PersonRole")]
 pub enum Role {
     /// Sees.
@@ -21,21 +16,6 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Role; 3] = [Role::Viewer, Role::Operator, Role::Owner];
-
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Role::Viewer => "viewer",
-            Role::Operator => "operator",
-            Role::Owner => "owner",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Role> {
-        Role::ALL.into_iter().find(|role| role.as_str() == word)
-    }
-
     /// What the role may do: the one permission table.
     pub const fn permissions(self) -> Permissions {
         match self {
@@ -83,22 +63,20 @@ impl Permissions {
 }
 
 /// Body of `POST /auth/login`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct LoginRequest {
     pub username: String,
     pub password: String,
 }
 
 /// Answer of `POST /auth/login`; browsers also get a cookie.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct LoginAnswer {
     pub access_token: String,
 }
 
 /// Answer of `GET /api/me`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct Me {
     /// The principal that commands of this access are from.
     pub name: String,
@@ -110,14 +88,14 @@ pub struct Me {
 }
 
 /// Answer of `GET /api/logins`: one's own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct Logins {
     /// Most recently used first.
     pub logins: Vec<LoginInfo>,
 }
 
 /// A browser or program that somebody has logged in with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct LoginInfo {
     /// For `DELETE /api/logins/{login_id}`; it opens nothing.
     pub login_id: String,
@@ -132,15 +110,13 @@ pub struct LoginInfo {
 }
 
 /// Answer of `GET /api/people`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct People {
     /// By name.
     pub people: Vec<Person>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct Person {
     pub username: String,
     pub role: Role,
@@ -151,7 +127,7 @@ pub struct Person {
 }
 
 /// Body of `POST /api/people`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct NewPerson {
     /// 1 to 64 letters, digits, `.`, `_` or `-`.
     pub username: String,
@@ -161,9 +137,7 @@ pub struct NewPerson {
 }
 
 /// Body of `PATCH /api/people/{username}`; what is absent stays.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct ChangePerson {
     /// Ends all logins of the person.
@@ -175,14 +149,12 @@ pub struct ChangePerson {
 }
 
 /// Answer of `GET /api/hosts`: machines that speak the run protocol to us.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct ForeignHosts {
     pub hosts: Vec<ForeignHost>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct ForeignHost {
     pub host_id: String,
     pub state: HostTrust,
@@ -195,8 +167,7 @@ pub struct ForeignHost {
 }
 
 /// Whether a foreign host is let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum HostTrust {
     /// It has come; an owner has to confirm it.
     Pending,
@@ -205,9 +176,7 @@ pub enum HostTrust {
 }
 
 /// Body of `POST /api/hosts`: lets in a host that has not come yet.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct NewForeignHost {
     /// Made up where it is absent.
@@ -215,16 +184,14 @@ pub struct NewForeignHost {
 }
 
 /// Answer of `POST /api/hosts`: what to configure the host with; the token is shown this once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct AddedForeignHost {
     pub host_id: String,
     pub host_token: String,
 }
 
 /// Answer of `GET /api/audit`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct AuditData {
     /// Newest first.
     pub entries: Vec<AuditEntry>,
@@ -233,9 +200,7 @@ pub struct AuditData {
 }
 
 /// Something that was done by somebody.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct AuditEntry {
     /// Grows with each entry.
     pub id: u64,

@@ -1,10 +1,8 @@
 //! Pushes to browsers: bodies of the REST calls about them, what a push says, and how a client tells what its person
 //! looks at.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
-
 use crate::ErrorCode;
+use crate::derive::wire;
 
 /// What TypeScript has of these.
 #[cfg(feature = "codegen")]
@@ -22,8 +20,7 @@ pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
 }
 
 /// What a browser can be told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Hash)]
 pub enum PushTopic {
     /// Somebody has to allow something.
     Approval,
@@ -35,27 +32,8 @@ pub enum PushTopic {
     Failed,
 }
 
-impl PushTopic {
-    pub const ALL: [PushTopic; 4] =
-        [PushTopic::Approval, PushTopic::Question, PushTopic::Done, PushTopic::Failed];
-
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PushTopic::Approval => "approval",
-            PushTopic::Question => "question",
-            PushTopic::Done => "done",
-            PushTopic::Failed => "failed",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<PushTopic> {
-        PushTopic::ALL.into_iter().find(|topic| topic.as_str() == word)
-    }
-}
-
 /// Answer of `GET /api/push`: one's own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct PushState {
     /// The hub's key, base64url, for `applicationServerKey`.
     pub public_key: String,
@@ -64,9 +42,7 @@ pub struct PushState {
 }
 
 /// A browser that its person is told on.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct PushSubscriptionInfo {
     /// For `PATCH` and `DELETE /api/push/subscriptions/{id}`.
     pub id: String,
@@ -86,9 +62,7 @@ pub struct PushSubscriptionInfo {
 
 /// Body of `POST /api/push/subscriptions`: what the browser's `subscribe()` gave, and what the person wants. The same
 /// endpoint again renews the subscription.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct NewPushSubscription {
     pub endpoint: String,
     pub keys: PushKeys,
@@ -99,16 +73,14 @@ pub struct NewPushSubscription {
 }
 
 /// The browser's keys, base64url.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct PushKeys {
     pub p256dh: String,
     pub auth: String,
 }
 
 /// Body of `PATCH /api/push/subscriptions/{id}`; what is absent stays.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct ChangePushSubscription {
     pub label: Option<String>,
@@ -117,23 +89,19 @@ pub struct ChangePushSubscription {
 }
 
 /// Body of `POST /api/push/test`; without `id` all of one's own are tried.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct PushTest {
     pub id: Option<String>,
 }
 
 /// Answer of `POST /api/push/test`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct PushTested {
     pub results: Vec<PushTestResult>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct PushTestResult {
     pub id: String,
     /// Whether the browser's push service has taken it.
@@ -144,7 +112,7 @@ pub struct PushTestResult {
 }
 
 /// Body of `POST /api/push/answer`, which needs no login: the token, which came in a push, is the access.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct PushAnswer {
     /// Good for the one question the push was about, once.
     pub token: String,
@@ -152,39 +120,26 @@ pub struct PushAnswer {
 }
 
 /// Answer of `POST /api/push/answer`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct PushAnswered {
     pub session_id: String,
     pub request_id: String,
 }
 
 /// Answer of `DELETE /api/push/subscriptions/{id}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct RemovedPushSubscription {
     pub id: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum PushDecision {
     Approve,
     Deny,
 }
 
-impl PushDecision {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            PushDecision::Approve => "approve",
-            PushDecision::Deny => "deny",
-        }
-    }
-}
-
 /// What a push says to the browser's service worker, encrypted on its way.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct PushMessage {
     pub kind: PushKind,
     pub session_id: Option<String>,
@@ -200,8 +155,7 @@ pub struct PushMessage {
     pub badge: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum PushKind {
     Approval,
     Question,

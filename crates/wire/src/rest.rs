@@ -5,11 +5,10 @@ pub mod openapi;
 #[cfg(feature = "codegen")]
 pub mod table;
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::data::SessionSummary;
+use crate::derive::wire;
 use crate::error::ErrorCode;
 use crate::message::Message;
 
@@ -34,9 +33,7 @@ pub(crate) fn visit_types(visitor: &mut impl ts_rs::TypeVisitor) {
 }
 
 /// What every failed call answers with.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct ErrorBody {
     /// What went wrong and what to do about it, for a person.
     pub error: String,
@@ -45,7 +42,7 @@ pub struct ErrorBody {
 }
 
 /// Answer of `GET /healthz`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct Health {
     /// `ok`.
     pub status: String,
@@ -59,9 +56,7 @@ pub struct Health {
 }
 
 /// Answer of `POST /api/commands`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct CommandAnswer {
     pub success: bool,
     /// What the command answers; see the command's own documentation.
@@ -80,9 +75,7 @@ pub struct CommandAnswer {
 }
 
 /// Answer of `GET /api/usage`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct UsageData {
     /// The newest days first, else the dearest first.
     pub rows: Vec<UsageRow>,
@@ -93,9 +86,7 @@ pub struct UsageData {
 }
 
 /// What the messages of a day, a model, a session, or of several of these at once have used.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct UsageRow {
     /// `2026-01-31`, by the clock that was asked for.
     pub day: Option<String>,
@@ -108,7 +99,7 @@ pub struct UsageRow {
     pub sum: UsageSum,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default)]
 pub struct UsageSum {
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -121,7 +112,7 @@ pub struct UsageSum {
 }
 
 /// Answer of `POST /api/logins/links`: a link that signs in one more browser as the asker, once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct LoginLink {
     /// What to open there; as the asker reached the hub.
     pub url: String,
@@ -132,7 +123,7 @@ pub struct LoginLink {
 }
 
 /// Answer of `GET /api/sessions/{session_id}/export?format=json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct ExportData {
     pub session: SessionSummary,
     /// Unix milliseconds.
@@ -141,19 +132,19 @@ pub struct ExportData {
 }
 
 /// Answer of `DELETE /api/logins/{login_id}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct EndedLogin {
     pub login_id: String,
 }
 
 /// Answer of calls that change a runner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct ChangedRunner {
     pub runner_id: String,
 }
 
 /// Answer of calls that change whether a foreign host is let in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct ChangedHost {
     pub host_id: String,
     /// `trusted`, `revoked` or `forgotten`.
@@ -161,15 +152,13 @@ pub struct ChangedHost {
 }
 
 /// Answer of `DELETE /api/people/{username}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Eq)]
 pub struct RemovedPerson {
     pub username: String,
 }
 
 /// Answer of `DELETE /api/tokens/{name}`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Eq)]
 pub struct RevokedToken {
     pub name: String,
     /// Whose it was; absent for the hub's owner.

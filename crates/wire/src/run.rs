@@ -1,7 +1,6 @@
 //! Runs: programs in terminals. Parameters of their commands, what is known of one, and the screen.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 /// The harness of a program in a terminal.
@@ -16,9 +15,7 @@ pub fn is_terminal(harness: &str) -> bool {
 }
 
 /// What to run in a terminal; part of [`crate::command::SessionConfig`].
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct RunConfig {
     /// A word for people and for the rules that recognise questions: `codex`, `claude`… Without it the name of the
@@ -40,8 +37,7 @@ pub struct RunConfig {
 }
 
 /// Who skips the gate before writes and shell commands in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum GatePolicy {
     /// Nobody.
     Ask,
@@ -52,9 +48,7 @@ pub enum GatePolicy {
 }
 
 /// Parameters of `run.input`: written to the program at most once for each `input_id`, for ever.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct RunInputParams {
     pub input_id: String,
     pub text: String,
@@ -63,7 +57,7 @@ pub struct RunInputParams {
 }
 
 /// Answer of `run.input`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct RunInputData {
     pub input_id: String,
     /// It had been written before; nothing was done.
@@ -71,16 +65,14 @@ pub struct RunInputData {
 }
 
 /// Parameters of `run.stdin`: keystrokes as they are typed, without identity.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct RunStdinParams {
     pub text: String,
     pub actor: Option<String>,
 }
 
 /// Parameters of `run.resize`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default, Eq)]
 pub struct RunResizeParams {
     /// 2 to 500.
     pub cols: u16,
@@ -89,8 +81,7 @@ pub struct RunResizeParams {
 }
 
 /// A signal for a program and everything it started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Default)]
 pub enum RunSignal {
     /// As Ctrl-C does; never followed by a harder one.
     Int,
@@ -100,36 +91,21 @@ pub enum RunSignal {
     Kill,
 }
 
-impl RunSignal {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            RunSignal::Int => "int",
-            RunSignal::Term => "term",
-            RunSignal::Kill => "kill",
-        }
-    }
-}
-
 /// Parameters of `run.stop`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct RunStopParams {
     pub signal: Option<RunSignal>,
     pub actor: Option<String>,
 }
 
 /// Answer of `run.stop`: the signal was sent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct RunStopData {
     pub signal: RunSignal,
 }
 
 /// What is known of a run; part of [`crate::data::SessionState`].
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct RunState {
     pub tool: String,
     /// The command line, for people.
@@ -148,9 +124,7 @@ pub struct RunState {
 }
 
 /// What a program waits for, as far as its screen tells.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct Awaiting {
     pub reason: AwaitingReason,
     pub prompt: Option<String>,
@@ -158,8 +132,7 @@ pub struct Awaiting {
     pub request_id: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Default)]
 pub enum AwaitingReason {
     Permission,
     Choice,
@@ -168,23 +141,9 @@ pub enum AwaitingReason {
     Unknown,
 }
 
-impl AwaitingReason {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            AwaitingReason::Permission => "permission",
-            AwaitingReason::Choice => "choice",
-            AwaitingReason::Prompt => "prompt",
-            AwaitingReason::Unknown => "unknown",
-        }
-    }
-}
-
 /// The screen as it is: written to an empty terminal of the same size, `scrollback` and then `screen` bring it to
 /// the same state.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct TerminalSnapshot {
     pub cols: u16,
     pub rows: u16,
@@ -200,9 +159,7 @@ pub struct TerminalSnapshot {
 }
 
 /// What is in the `metadata` of a permission that a gate or a screen asks for.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 #[serde(default)]
 pub struct PermissionDetails {
     pub source: PermissionSource,
@@ -228,8 +185,7 @@ pub struct PermissionDetails {
     pub actor: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Default)]
 pub enum PermissionSource {
     #[default]
     Agent,
@@ -239,15 +195,14 @@ pub enum PermissionSource {
     Screen,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct ScreenChoice {
     pub label: String,
     pub text: String,
 }
 
 /// How a permission was decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum Decision {
     Approve,
     Deny,

@@ -1,17 +1,15 @@
 //! The run document: its envelope, the fields of its messages, and the table that declares each type once.
 //! Field names are the document's. Types that it shares with the canonical protocol are in [`crate::run`].
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
+use crate::derive::wire;
 use crate::error::ErrorCode;
 use crate::run::{AwaitingReason, Decision, RunSignal};
 
 /// Every message, either way.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct Envelope {
     #[serde(rename = "type")]
     pub kind: String,
@@ -140,9 +138,7 @@ macro_rules! message_data {
     ($( $(#[$meta:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident : $kind:ty, )* } )*) => {
         $(
             $(#[$meta])*
-            #[serde_with::skip_serializing_none]
-            #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-            #[ts(optional_fields)]
+            #[wire(Default)]
             pub struct $name { $( $(#[$field_meta])* pub $field: $kind, )* }
         )*
     };

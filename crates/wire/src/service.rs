@@ -7,16 +7,14 @@ mod files;
 mod git;
 mod host;
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 
 pub use files::*;
 pub use git::*;
 pub use host::*;
 
 /// How bytes are written in JSON.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Default)]
 pub enum Encoding {
     /// UTF-8 text; what is not UTF-8 is an error.
     #[default]
@@ -25,9 +23,7 @@ pub enum Encoding {
 }
 
 /// Fields that every service command may have.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 #[serde(default)]
 pub struct ServiceScope {
     /// The directory to work in, absolute, for a command that names no session. It must lie within the runner's
@@ -45,9 +41,7 @@ macro_rules! service_params {
     ($( $(#[$meta:meta])* $name:ident { $( $(#[$field_meta:meta])* $field:ident : $kind:ty, )* } )*) => {
         $(
             $(#[$meta])*
-            #[serde_with::skip_serializing_none]
-            #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-            #[ts(optional_fields)]
+            #[wire(Default)]
             pub struct $name {
                 #[serde(flatten)]
                 pub scope: ServiceScope,
@@ -202,14 +196,14 @@ service_params! {
 }
 
 /// Where a search goes on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct SearchPlace {
     pub path: String,
     pub line: u64,
 }
 
 /// Parameters of `cancel`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct CancelParams {
     /// The `id` of a command sent by the same connection that is not answered yet.
     pub target: String,

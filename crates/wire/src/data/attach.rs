@@ -1,18 +1,15 @@
 //! What an attach answers: the state, the records to catch up with, and what is being generated.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::SessionState;
+use crate::derive::wire;
 use crate::input::InputRequest;
 use crate::message::{Message, Role};
 use crate::run::TerminalSnapshot;
 
 /// Answer of `session.attach`: where the client stands, and the message being generated.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct AttachData {
     pub resume: Resume,
     /// Records up to this number are covered by the answer and what is replayed right after it.
@@ -28,8 +25,7 @@ pub struct AttachData {
     pub terminal: Option<Box<TerminalSnapshot>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum Resume {
     /// Records after the cursor follow.
     Ok,
@@ -38,10 +34,9 @@ pub enum Resume {
 }
 
 /// The message being generated so far, and the tools running now.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 // TypeScript has a `Partial` of its own.
-#[ts(rename = "PartialTurn", optional_fields)]
+#[ts(rename = "PartialTurn")]
 pub struct Partial {
     pub message: Option<PartialMessage>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +44,7 @@ pub struct Partial {
     pub tools: Vec<RunningTool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 pub struct PartialMessage {
     pub message_id: String,
     pub role: Role,
@@ -57,9 +52,7 @@ pub struct PartialMessage {
 }
 
 /// One content block so far; deltas continue it at `offset` characters.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct PartialBlock {
     pub content_index: u32,
     pub kind: PartialKind,
@@ -69,17 +62,14 @@ pub struct PartialBlock {
     pub name: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[wire(words)]
 pub enum PartialKind {
     Text,
     Thinking,
     ToolCall,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire]
 pub struct RunningTool {
     pub tool_call_id: String,
     pub name: String,

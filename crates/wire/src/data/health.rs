@@ -1,10 +1,9 @@
 //! How a runner and its circuit breakers are.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 
 /// Answer of `runner.health`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct RunnerHealthData {
     /// One for each provider that was asked something.
     pub breakers: Vec<BreakerState>,
@@ -14,10 +13,7 @@ pub struct RunnerHealthData {
     pub agents: u64,
 }
 
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
+#[wire(words, Default, PartialOrd, Ord)]
 pub enum CircuitState {
     #[default]
     Closed,
@@ -25,21 +21,8 @@ pub enum CircuitState {
     Open,
 }
 
-impl CircuitState {
-    /// The word on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            CircuitState::Closed => "closed",
-            CircuitState::HalfOpen => "half_open",
-            CircuitState::Open => "open",
-        }
-    }
-}
-
 /// The circuit breaker of one provider. Times are Unix milliseconds.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct BreakerState {
     pub provider: String,
     pub state: CircuitState,
@@ -58,7 +41,7 @@ pub struct BreakerState {
 }
 
 /// The circuit breaker of shell commands, for all sessions and for each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default, Eq)]
 pub struct BashBreakerState {
     pub state: CircuitState,
     pub failures: u64,

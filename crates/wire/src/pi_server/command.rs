@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 /// What every command may carry beside its own fields.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct Envelope {
     /// Names the intent: the same id with the same fields is answered with the first outcome.
     pub id: Option<String>,
@@ -23,20 +19,16 @@ pub struct Envelope {
 }
 
 /// A command without fields of its own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default, Eq)]
 pub struct NoFields {}
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SessionOnly {
     pub session_id: String,
 }
 
 /// The fields after `cwd` are ours; the document has none of them.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct CreateSession {
     pub session_id: Option<String>,
     pub cwd: Option<String>,
@@ -51,20 +43,14 @@ pub struct CreateSession {
     pub extensions: Option<Vec<String>>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct SwitchSession {
     pub session_id: String,
     /// Ours: send a `session_resync` event after the answer, for a client that was away.
     pub resync: Option<bool>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct LoadSession {
     pub session_path: String,
     pub session_id: Option<String>,
@@ -74,10 +60,7 @@ pub struct LoadSession {
     pub extensions: Option<Vec<String>>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct GetCommandHistory {
     pub session_id_filter: Option<String>,
     pub command_id: Option<String>,
@@ -88,8 +71,7 @@ pub struct GetCommandHistory {
 }
 
 /// An image in pi's own form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct ImageContent {
     /// `image`.
     #[serde(rename = "type")]
@@ -99,10 +81,7 @@ pub struct ImageContent {
     pub mime_type: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct Prompt {
     pub session_id: String,
     pub message: String,
@@ -111,128 +90,97 @@ pub struct Prompt {
     pub streaming_behavior: Option<StreamingBehavior>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Eq, camelCase)]
 pub enum StreamingBehavior {
     Steer,
     FollowUp,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct Steer {
     pub session_id: String,
     pub message: String,
     pub images: Option<Vec<ImageContent>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SetModel {
     pub session_id: String,
     pub provider: String,
     pub model_id: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct CycleModel {
     pub session_id: String,
     pub direction: Option<crate::command::Direction>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SetThinkingLevel {
     pub session_id: String,
     /// `off` (or `none`), `minimal`, `low`, `medium`, `high`, `xhigh`.
     pub level: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SetSessionName {
     pub session_id: String,
     pub name: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct Compact {
     pub session_id: String,
     pub custom_instructions: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SetEnabled {
     pub session_id: String,
     pub enabled: bool,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct Bash {
     pub session_id: String,
     pub command: String,
     pub exclude_from_context: Option<bool>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct ExportHtml {
     pub session_id: String,
     /// Within the session's directory.
     pub output_path: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct NewSession {
     pub session_id: String,
     pub parent_session: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SwitchSessionFile {
     pub session_id: String,
     pub session_path: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct Fork {
     pub session_id: String,
     pub entry_id: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct NavigateTree {
     pub session_id: String,
     pub target_id: String,
     pub options: Option<NavigateOptions>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct NavigateOptions {
     pub summarize: Option<bool>,
     pub custom_instructions: Option<String>,
@@ -240,8 +188,7 @@ pub struct NavigateOptions {
     pub label: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(camelCase)]
 pub struct ExtensionUiResponse {
     pub session_id: String,
     pub request_id: String,
@@ -249,7 +196,7 @@ pub struct ExtensionUiResponse {
 }
 
 /// An answer to a dialog.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 #[serde(tag = "method", rename_all = "lowercase")]
 pub enum UiResponse {
     Select {

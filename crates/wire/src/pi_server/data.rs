@@ -4,7 +4,7 @@ mod metrics;
 
 use std::collections::BTreeMap;
 
-use crate::derive::{JsonSchema, TS};
+use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,10 +15,7 @@ pub use metrics::*;
 #[ts(type = "undefined")]
 pub struct NoData {}
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct SessionInfo {
     pub session_id: String,
     pub session_name: Option<String>,
@@ -40,10 +37,7 @@ pub struct SessionInfo {
 }
 
 /// A model as pi describes it.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct Model {
     pub id: String,
     pub provider: String,
@@ -58,40 +52,34 @@ pub struct Model {
     pub max_tokens: Option<u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct SessionList {
     pub sessions: Vec<SessionInfo>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, camelCase)]
 pub struct SessionCreated {
     pub session_id: String,
     pub session_info: SessionInfo,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default, Eq)]
 pub struct SessionDeleted {
     pub deleted: bool,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, camelCase)]
 pub struct SessionSwitched {
     pub session_info: SessionInfo,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, camelCase)]
 pub struct StoredSessionList {
     pub sessions: Vec<StoredSessionInfo>,
 }
 
 /// A session's file, whether the session is loaded or not.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct StoredSessionInfo {
     #[serde(flatten)]
     #[ts(flatten)]
@@ -101,19 +89,17 @@ pub struct StoredSessionInfo {
     pub file_exists: bool,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct ModelList {
     pub models: Vec<Model>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct SlashCommandList {
     pub commands: Vec<SlashCommand>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct SlashCommand {
     pub name: String,
     pub description: Option<String>,
@@ -122,13 +108,12 @@ pub struct SlashCommand {
     pub path: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct SkillList {
     pub skills: Vec<Skill>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, Eq, camelCase)]
 pub struct Skill {
     pub name: String,
     pub description: String,
@@ -136,24 +121,23 @@ pub struct Skill {
     pub source: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct ToolList {
     pub tools: Vec<Tool>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct Tool {
     pub name: String,
     pub description: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct SessionFileList {
     pub files: Vec<SessionFile>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, Eq, camelCase)]
 pub struct SessionFile {
     pub path: String,
     pub name: String,
@@ -161,21 +145,20 @@ pub struct SessionFile {
     pub modified_at: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct MessageList {
     /// In pi's own form.
     #[ts(type = "unknown[]")]
     pub messages: Vec<Value>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default)]
 pub struct ModelSet {
     pub model: Model,
 }
 
 /// `null` when there is nothing to cycle through.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, camelCase)]
 pub struct ModelCycled {
     pub model: Model,
     pub thinking_level: String,
@@ -183,15 +166,12 @@ pub struct ModelCycled {
 }
 
 /// `null` when there is nothing to cycle through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct ThinkingLevelCycled {
     pub level: String,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct Compacted {
     pub summary: String,
     pub first_kept_entry_id: String,
@@ -200,10 +180,7 @@ pub struct Compacted {
     pub details: Option<Value>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct BashResult {
     pub exit_code: Option<i64>,
     pub output: String,
@@ -212,10 +189,7 @@ pub struct BashResult {
     pub full_output_path: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct SessionStats {
     pub session_file: Option<String>,
     pub session_id: String,
@@ -228,8 +202,7 @@ pub struct SessionStats {
     pub cost: f64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct TokenStats {
     pub input: u64,
     pub output: u64,
@@ -238,20 +211,17 @@ pub struct TokenStats {
     pub total: u64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct Exported {
     pub path: String,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Copy, Default, Eq)]
 pub struct Moved {
     pub cancelled: bool,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct Forked {
     pub text: String,
     pub cancelled: bool,
@@ -259,29 +229,24 @@ pub struct Forked {
     pub session_id: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct ForkMessageList {
     pub messages: Vec<ForkMessage>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, Eq, camelCase)]
 pub struct ForkMessage {
     pub entry_id: String,
     pub text: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(nulls, Default, Eq, camelCase)]
 pub struct SessionTree {
     pub current_leaf_id: Option<String>,
     pub nodes: Vec<TreeNode>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct TreeNode {
     pub entry_id: String,
     #[serde(default)]
@@ -294,24 +259,20 @@ pub struct TreeNode {
     pub label: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct Navigated {
     pub editor_text: Option<String>,
     pub cancelled: bool,
     pub aborted: Option<bool>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(nulls, Default, Eq)]
 pub struct LastAssistantText {
     pub text: Option<String>,
 }
 
 /// `null` when the model's window is not known.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(nulls, Default, camelCase)]
 pub struct ContextUsage {
     pub tokens: Option<u64>,
     pub context_window: u64,

@@ -1,14 +1,13 @@
 //! What the server says: responses, lifecycle, sessions that come and go, events of agents.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::data::SessionInfo;
+use crate::derive::wire;
 use crate::error::ErrorCode;
 
 /// One frame from the server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[ts(rename = "ServerMessage")]
 pub enum ServerMessage {
@@ -43,10 +42,7 @@ pub enum ServerMessage {
 }
 
 /// The answer to a command, exactly one for each.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(camelCase)]
 pub struct Response {
     #[ts(optional, type = "string")]
     pub id: Option<Value>,
@@ -66,39 +62,32 @@ pub struct Response {
     pub indeterminate: Option<bool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct ServerReady {
     pub server_version: String,
     pub protocol_version: String,
     pub transports: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct ServerShutdown {
     pub reason: String,
     pub timeout_ms: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(camelCase)]
 pub struct SessionAnnounced {
     pub session_id: String,
     pub session_info: SessionInfo,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct SessionRemoved {
     pub session_id: String,
 }
 
 /// Of `command_accepted` and `command_started`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct CommandAccepted {
     /// The command's `id`, or `anon:…` for one that has none.
     pub command_id: String,
@@ -110,10 +99,7 @@ pub struct CommandAccepted {
     pub idempotency_key: Option<String>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Eq, camelCase)]
 pub struct CommandFinished {
     #[serde(flatten)]
     #[ts(flatten)]
@@ -126,15 +112,13 @@ pub struct CommandFinished {
     pub replayed: Option<bool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Eq, camelCase)]
 pub struct LifecycleGap {
     pub missed: u64,
 }
 
 /// An event of a session this connection has switched to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(camelCase)]
 pub struct SessionEvent {
     pub session_id: String,
     /// In pi's own form; [`FaceEvent`] for those that are the server's.
@@ -143,10 +127,8 @@ pub struct SessionEvent {
 }
 
 /// Events of a session that the server makes itself.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-#[ts(optional_fields)]
 pub enum FaceEvent {
     /// A question for a person.
     ExtensionUiRequest {

@@ -2,8 +2,8 @@
 //! whether it changes the session, its time limit, its rate bucket, the permission it needs, whether it is answered in
 //! the agent's own words and whether it waits for the end of a turn.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::{TS, wire};
+use serde::Serialize;
 #[cfg(feature = "codegen")]
 use ts_rs::Config;
 
@@ -83,7 +83,7 @@ macro_rules! pi_commands {
     ($( $variant:ident($fields:ident) -> $data:ident = $name:literal, $target:ident, $canonical:literal,
         $lane:ident, $mutating:literal, $timeout:expr, $bucket:ident, $permission:ident, $native:literal, $when_idle:literal; )*) => {
         /// A command with its own fields; those every command may have are in [`Envelope`].
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
+        #[wire]
         #[serde(tag = "type")]
         pub enum Command {
             $( #[serde(rename = $name)] $variant($fields), )*

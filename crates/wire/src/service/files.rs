@@ -1,14 +1,10 @@
 //! What the file services answer.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
-
 use super::{Encoding, SearchPlace};
+use crate::derive::wire;
 
 /// Answer of `fs.read`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsReadData {
     pub path: String,
     pub content: String,
@@ -27,7 +23,7 @@ pub struct FsReadData {
 }
 
 /// Answer of `fs.write` and of the last piece of `fs.upload`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct FsWriteData {
     pub path: String,
     pub bytes_written: u64,
@@ -37,9 +33,7 @@ pub struct FsWriteData {
 }
 
 /// Answer of `fs.upload`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsUploadData {
     pub upload_id: String,
     /// Bytes that have arrived; the next piece begins here.
@@ -49,9 +43,7 @@ pub struct FsUploadData {
 }
 
 /// Answer of `fs.list`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsListData {
     pub path: String,
     /// Directories first, then by name.
@@ -61,9 +53,7 @@ pub struct FsListData {
     pub next_offset: Option<u64>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsEntry {
     pub name: String,
     pub is_dir: bool,
@@ -75,9 +65,7 @@ pub struct FsEntry {
 }
 
 /// Answer of `fs.tree`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsTreeData {
     pub path: String,
     pub entries: Vec<FsTreeNode>,
@@ -90,9 +78,7 @@ pub struct FsTreeData {
     pub total_entries: u64,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsTreeNode {
     pub name: String,
     /// From the root.
@@ -108,9 +94,7 @@ pub struct FsTreeNode {
 }
 
 /// Answer of `fs.stat`. What is not there is no error.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsStatData {
     pub path: String,
     pub exists: bool,
@@ -126,9 +110,7 @@ pub struct FsStatData {
 }
 
 /// Answer of `fs.search`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsSearchData {
     pub matches: Vec<FsMatch>,
     pub truncated: bool,
@@ -137,7 +119,7 @@ pub struct FsSearchData {
     pub files_searched: u64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct FsMatch {
     pub path: String,
     /// From 1.
@@ -149,9 +131,7 @@ pub struct FsMatch {
 }
 
 /// Answer of commands that change files and have nothing else to tell.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct FsDoneData {
     pub path: Option<String>,
     pub from: Option<String>,
@@ -161,14 +141,14 @@ pub struct FsDoneData {
 }
 
 /// What `fs.watch` says.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct FsChanges {
     pub changes: Vec<FsChange>,
     /// There was more than could be told: look again.
     pub overflow: bool,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct FsChange {
     /// `created`, `modified` or `deleted`.
     pub change: String,

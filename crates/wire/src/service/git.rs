@@ -1,12 +1,9 @@
 //! What the git services answer.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 
 /// Answer of `git.status`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GitStatusData {
     pub branch: Option<String>,
     pub head: Option<String>,
@@ -19,9 +16,7 @@ pub struct GitStatusData {
     pub truncated: bool,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GitFile {
     pub path: String,
     /// Where a renamed file was.
@@ -34,9 +29,7 @@ pub struct GitFile {
 }
 
 /// Answer of `git.diff`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GitDiffData {
     /// A page of the diff, cut at the end of a line.
     pub stdout: String,
@@ -47,9 +40,7 @@ pub struct GitDiffData {
     pub files: Vec<GitDiffFile>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GitDiffFile {
     pub path: String,
     pub from: Option<String>,
@@ -59,16 +50,14 @@ pub struct GitDiffFile {
 }
 
 /// Answer of `git.log`.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GitLogData {
     pub commits: Vec<GitCommit>,
     pub truncated: bool,
     pub next_offset: Option<u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct GitCommit {
     pub id: String,
     pub parents: Vec<String>,
@@ -80,14 +69,12 @@ pub struct GitCommit {
 }
 
 /// Answer of `git.worktrees`, and of adding and removing one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct GitWorktreesData {
     pub worktrees: Vec<GitWorktree>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct GitWorktree {
     /// Absolute.
     pub path: String,

@@ -1,13 +1,10 @@
 //! What the shell and the services about the machine answer.
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
+use crate::derive::wire;
 use serde_json::Value;
 
 /// What `host.bash` says while it runs.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct BashOutput {
     /// `stdout` or `stderr`.
     pub stream: String,
@@ -19,9 +16,7 @@ pub struct BashOutput {
 }
 
 /// Answer of `host.bash`, whatever the exit code: a command that failed has said why.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct BashData {
     pub stdout: String,
     pub stderr: String,
@@ -39,9 +34,7 @@ pub struct BashData {
 }
 
 /// Answer of `host.info`; `host.doctor` and `host.capabilities` add to it.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default)]
 pub struct HostInfoData {
     pub host_id: String,
     pub pid: u32,
@@ -65,9 +58,7 @@ pub struct HostInfoData {
     pub workspace_roots: Option<Vec<String>>,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[ts(optional_fields)]
+#[wire(Default, Eq)]
 pub struct HostTool {
     pub tool: String,
     /// Where it is.
@@ -76,14 +67,14 @@ pub struct HostTool {
     pub error: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct HostDependency {
     pub name: String,
     pub ok: bool,
 }
 
 /// Answer of `host.logs`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
+#[wire(Default, Eq)]
 pub struct HostLogsData {
     pub path: String,
     pub text: String,

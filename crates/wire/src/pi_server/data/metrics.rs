@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::derive::{JsonSchema, TS};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::derive::wire;
 use crate::error::ErrorCode;
 
 /// Health of the whole server.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, Eq, camelCase)]
 pub struct Health {
     pub healthy: bool,
     pub issues: Vec<String>,
@@ -18,8 +16,7 @@ pub struct Health {
     pub has_open_bash_circuit: bool,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, camelCase)]
 pub struct Metrics {
     pub session_count: u64,
     pub connection_count: u64,
@@ -38,8 +35,7 @@ pub struct Metrics {
     pub metrics: BTreeMap<String, Value>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct CommandsRejected {
     pub session_limit: u64,
     pub message_size: u64,
@@ -51,15 +47,13 @@ pub struct CommandsRejected {
 }
 
 /// Of the principal that asks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct RateLimitUsage {
     pub global_count: u64,
     pub global_limit: u64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, Eq, camelCase)]
 pub struct StoreMetrics {
     pub replay: ReplayMetrics,
     pub version: VersionMetrics,
@@ -71,8 +65,7 @@ pub struct StoreMetrics {
     pub journal: JournalMetrics,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct ReplayMetrics {
     pub in_flight_count: u64,
     pub outcome_count: u64,
@@ -82,20 +75,17 @@ pub struct ReplayMetrics {
     pub in_flight_rejections: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct VersionMetrics {
     pub session_count: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct ExecutionMetrics {
     pub lane_count: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct LockMetrics {
     pub active_locks: u64,
     pub timeout_count: u64,
@@ -103,22 +93,19 @@ pub struct LockMetrics {
     pub queue_full_rejections: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct ExtensionUiMetrics {
     pub pending_count: u64,
     pub max_pending_requests: u64,
     pub rejected_count: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct SessionStoreMetrics {
     pub metadata_reset_count: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Copy, Default, Eq, camelCase)]
 pub struct JournalMetrics {
     pub enabled: bool,
     pub entries_written: u64,
@@ -126,10 +113,7 @@ pub struct JournalMetrics {
 }
 
 /// Of one provider on one machine; the machine is ours.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct CircuitBreaker {
     pub provider_name: String,
     /// `closed`, `open`, `half_open`.
@@ -150,8 +134,7 @@ pub struct CircuitBreaker {
     pub runner_id: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[wire(Default, Eq, camelCase)]
 pub struct BashCircuitBreaker {
     pub enabled: bool,
     /// `closed`, `open`, `half_open`; the worst of all machines.
@@ -165,10 +148,7 @@ pub struct BashCircuitBreaker {
 }
 
 /// What was found in the journal when the server started.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct StartupRecovery {
     pub enabled: bool,
     pub initialized: bool,
@@ -182,10 +162,7 @@ pub struct StartupRecovery {
     pub indeterminate_commands: u64,
 }
 
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, camelCase)]
 pub struct CommandHistory {
     pub enabled: bool,
     #[ts(type = "Record<string, unknown>")]
@@ -199,10 +176,7 @@ pub struct CommandHistory {
 }
 
 /// One command of the principal that asks. What was said in it is not kept, only its fingerprint.
-#[serde_with::skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[ts(optional_fields)]
+#[wire(Default, Eq, camelCase)]
 pub struct HistoryEntry {
     pub command_id: Option<String>,
     pub command_type: String,
