@@ -3,26 +3,16 @@
 
 mod interface;
 mod limits;
-mod push;
 mod types;
-mod usage;
 
 use std::path::Path;
 
 pub(crate) use limits::TOUCH_MS;
-pub use limits::{
-    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, DELETED_SESSIONS_MAX, LOGINS_MAX,
-    MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, PENDING_HOSTS_MAX, PEOPLE_MAX, PUSH_SUBSCRIPTIONS_MAX,
-    SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SEQ_MAX, USAGE_ROWS_MAX,
-};
-pub use push::{PushChange, PushRow};
-pub use types::{
-    AccessTokenRow, AppendSummary, AuditQuery, AuditRow, HistoryQuery, HostRow, HostTrust, HubSession,
-    LoginRow, MessagePage, MessageRow, NewRecord, PersonChange, PersonRow, PersonStored, RecordEffect,
-    RunnerNote, RunnerRow, SearchHit, SearchQuery, SessionPatch, SessionTotals, SubmissionRow, TokenStored,
-};
-pub(crate) use usage::finite;
-pub use usage::{UsageQuery, UsageRow, UsageRows, UsageSum};
+pub use limits::*;
+/// Types of the protocol that are stored as they are.
+pub use qd_wire::people::{AuditEntry, HostTrust};
+pub use qd_wire::rest::{UsageRow, UsageSum};
+pub use types::*;
 
 use crate::error::Result;
 use crate::sqlite::{SqliteHub, StoreOptions};

@@ -18,15 +18,7 @@ mod store_future;
 pub type RecordRewrite = fn(&[u8]) -> Option<Vec<u8>>;
 
 pub use error::{DatabaseMessage, Result, StoreError};
-pub use hub::{
-    ACCESS_TOKENS_MAX, AUDIT_PAGE_ROWS_MAX, AUDIT_ROWS_MAX, AccessTokenRow, AppendSummary, AuditQuery,
-    AuditRow, DELETED_SESSIONS_MAX, HistoryQuery, HostRow, HostTrust, HubSession, HubStore, LOGINS_MAX,
-    LoginRow, MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage, MessageRow, NewRecord,
-    PENDING_HOSTS_MAX, PEOPLE_MAX, PUSH_SUBSCRIPTIONS_MAX, PersonChange, PersonRow, PersonStored, PushChange,
-    PushRow, RecordEffect, RunnerNote, RunnerRow, SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SEQ_MAX, SearchHit,
-    SearchQuery, SessionPatch, SessionTotals, SubmissionRow, TokenStored, USAGE_ROWS_MAX, UsageQuery,
-    UsageRow, UsageRows, UsageSum,
-};
+pub use hub::*;
 pub use sqlite::{
     ACK_FLUSH_INTERVAL, ApprovalRow, CACHE_KIB_DEFAULT, GROUP_UNITS_MAX, OutcomeLimits, OutcomeRow,
     OutcomeStatus, READERS_MAX, READS_WAITING_MAX, RunnerBatch, RunnerSession, RunnerStore,

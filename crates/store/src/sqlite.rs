@@ -18,6 +18,7 @@ mod key;
 mod migrate;
 mod reader;
 mod runner;
+mod statements;
 mod writer;
 
 pub use database::{CACHE_KIB_DEFAULT, StoreOptions};

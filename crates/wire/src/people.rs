@@ -191,7 +191,7 @@ pub struct AddedForeignHost {
 }
 
 /// Answer of `GET /api/audit`.
-#[wire(Default)]
+#[wire(Default, Eq)]
 pub struct AuditData {
     /// Newest first.
     pub entries: Vec<AuditEntry>,
@@ -200,7 +200,7 @@ pub struct AuditData {
 }
 
 /// Something that was done by somebody.
-#[wire(Default)]
+#[wire(Default, Eq)]
 pub struct AuditEntry {
     /// Grows with each entry.
     pub id: u64,

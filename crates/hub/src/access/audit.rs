@@ -7,7 +7,7 @@ use std::time::Duration;
 use qd_core::projection::ResolvedQuestion;
 use qd_core::redact::redact;
 use qd_link::clock::now_ms;
-use qd_store::{AUDIT_ROWS_MAX, AuditRow};
+use qd_store::{AUDIT_ROWS_MAX, AuditEntry};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -48,7 +48,7 @@ struct AuditedFields<'a> {
 }
 
 /// What a record says of who did what; most say nothing.
-pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRow>> {
+pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditEntry>> {
     let kind = match event {
         "tool.call" | "tool.result" | "run.input" => event,
         "agent.input_resolved" => {
@@ -68,7 +68,7 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
     };
     let ok = done.ok;
     let name = |text: Option<Cow<'_, str>>| text.map(|text| cut(&text, NAME_CHARS_MAX));
-    Some(Box::new(AuditRow {
+    Some(Box::new(AuditEntry {
         ts,
         kind: kind.to_owned(),
         principal: name(done.user_id),
@@ -78,15 +78,15 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditRo
         ok,
         duration_ms: done.duration_ms.filter(|duration| i64::try_from(*duration).is_ok()),
         summary: summary.filter(|text| *text != "null").map(|text| cut(&redact(&text), SUMMARY_CHARS_MAX)),
-        ..AuditRow::default()
+        ..AuditEntry::default()
     }))
 }
 
 /// What the end of a question says of who decided it.
-pub(crate) fn of_answer(ts: i64, answered: &ResolvedQuestion) -> Box<AuditRow> {
+pub(crate) fn of_answer(ts: i64, answered: &ResolvedQuestion) -> Box<AuditEntry> {
     let name = |text: &Option<String>| text.as_ref().map(|text| cut(text, NAME_CHARS_MAX));
     let summary = answered.decision.as_ref().or(answered.outcome.as_ref());
-    Box::new(AuditRow {
+    Box::new(AuditEntry {
         ts,
         kind: "permission".to_owned(),
         principal: name(&answered.user_id),
@@ -94,7 +94,7 @@ pub(crate) fn of_answer(ts: i64, answered: &ResolvedQuestion) -> Box<AuditRow> {
         request_id: Some(cut(&answered.request_id, NAME_CHARS_MAX)),
         ok: answered.decision.as_deref().map(is_approval),
         summary: summary.map(|text| cut(&redact(text), SUMMARY_CHARS_MAX)),
-        ..AuditRow::default()
+        ..AuditEntry::default()
     })
 }
 
@@ -119,19 +119,19 @@ impl Hub {
         ok: Option<bool>,
         summary: String,
     ) {
-        let row = AuditRow {
+        let row = AuditEntry {
             ts: now_ms(),
             kind: kind.to_owned(),
             principal: principal.map(|name| cut(name, NAME_CHARS_MAX)),
             ok,
             summary: Some(cut(&summary, SUMMARY_CHARS_MAX)),
-            ..AuditRow::default()
+            ..AuditEntry::default()
         };
         self.put_audit(row).await;
     }
 
     /// Notes a row that goes with no record.
-    pub(crate) async fn put_audit(&self, row: AuditRow) {
+    pub(crate) async fn put_audit(&self, row: AuditEntry) {
         let (kind, summary) = (row.kind.clone(), row.summary.clone().unwrap_or_default());
         if let Err(error) = self.store.put_audit(row).await {
             tracing::error!(%error, kind, what = summary, "the audit cannot be written");
@@ -163,7 +163,7 @@ async fn prune(hub: &Hub, now: i64) {
 mod tests {
     use super::*;
 
-    fn row(event: &str, body: &str) -> AuditRow {
+    fn row(event: &str, body: &str) -> AuditEntry {
         *of_record(event, 7, body.as_bytes()).unwrap()
     }
 
@@ -173,7 +173,7 @@ mod tests {
             "tool.call",
             r#"{"seq":3,"event":"tool.call","request_id":"r1","tool":"rpc.bash","actor":"web","args":{"cmd":"ls"},"user_id":"alice"}"#,
         );
-        let expected = AuditRow {
+        let expected = AuditEntry {
             ts: 7,
             kind: "tool.call".to_owned(),
             principal: Some("alice".to_owned()),
@@ -181,7 +181,7 @@ mod tests {
             tool: Some("rpc.bash".to_owned()),
             request_id: Some("r1".to_owned()),
             summary: Some(r#"{"cmd":"ls"}"#.to_owned()),
-            ..AuditRow::default()
+            ..AuditEntry::default()
         };
         assert_eq!(call, expected);
         let result = row(

@@ -3,10 +3,10 @@
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Json;
-use qd_store::{AUDIT_PAGE_ROWS_MAX, AuditQuery, AuditRow};
+use qd_store::{AUDIT_PAGE_ROWS_MAX, AuditQuery};
 use qd_wire::CodedError;
 use qd_wire::command_table::Permission;
-use qd_wire::people::{AuditData, AuditEntry};
+use qd_wire::people::AuditData;
 use serde::Deserialize;
 
 use crate::rest::request::{RestResult, Viewer};
@@ -46,23 +46,5 @@ pub(crate) async fn list(
     let rows = server.hub.store.audit(query).await?;
     // A full page may be the last; the next one is empty then.
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.id);
-    Ok(Json(AuditData { entries: rows.into_iter().map(entry).collect(), next }))
-}
-
-fn entry(row: AuditRow) -> AuditEntry {
-    AuditEntry {
-        id: row.id,
-        ts: row.ts,
-        session_id: row.session_id,
-        runner_id: row.runner_id,
-        seq: row.seq,
-        kind: row.kind,
-        principal: row.principal,
-        actor: row.actor,
-        tool: row.tool,
-        request_id: row.request_id,
-        ok: row.ok,
-        duration_ms: row.duration_ms,
-        summary: row.summary,
-    }
+    Ok(Json(AuditData { entries: rows, next }))
 }

@@ -6,7 +6,7 @@ use axum::response::Json;
 use qd_core::time::{iso_8601, unix_ms};
 use qd_store::{USAGE_ROWS_MAX, UsageQuery};
 use qd_wire::CodedError;
-use qd_wire::rest::{UsageData, UsageRow, UsageSum};
+use qd_wire::rest::UsageData;
 use serde::Deserialize;
 
 use crate::rest::request::{RestResult, Viewer};
@@ -37,11 +37,7 @@ pub(crate) async fn usage(
     let invalid = |_| CodedError::invalid("'tz_offset_minutes' and 'limit' must be whole numbers");
     let Query(wanted) = wanted.map_err(invalid)?;
     let found = server.hub.store.usage(read(wanted)?).await?;
-    Ok(Json(UsageData {
-        rows: found.rows.into_iter().map(row).collect(),
-        total: sum(&found.total),
-        truncated: found.truncated.then_some(true),
-    }))
+    Ok(Json(UsageData { rows: found.rows, total: found.total, truncated: found.truncated.then_some(true) }))
 }
 
 fn read(wanted: UsageParameters) -> Result<UsageQuery, CodedError> {
@@ -90,28 +86,6 @@ fn moment(field: &str, text: Option<&str>, day_offset_ms: i64) -> Result<Option<
         None => {
             Err(CodedError::invalid(format!("'{field}' must be a day (2026-01-31) or Unix milliseconds")))
         }
-    }
-}
-
-fn row(row: qd_store::UsageRow) -> UsageRow {
-    UsageRow {
-        day: row.day,
-        model: row.model,
-        provider: row.provider,
-        session_id: row.session_id,
-        title: row.title,
-        sum: sum(&row.sum),
-    }
-}
-
-fn sum(sum: &qd_store::UsageSum) -> UsageSum {
-    UsageSum {
-        input_tokens: sum.input_tokens,
-        output_tokens: sum.output_tokens,
-        cache_read_tokens: sum.cache_read_tokens,
-        cache_write_tokens: sum.cache_write_tokens,
-        cost_usd: sum.cost_usd,
-        messages: sum.messages,
     }
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use qd_core::projection::{EventMoment, LinePatch, ProjectionChange, is_telling, one_line, read};
 use qd_core::redact::redact_question;
-use qd_store::{AuditRow, HubSession, MessageRow, NewRecord, RecordEffect, SessionPatch};
+use qd_store::{AuditEntry, HubSession, MessageRow, NewRecord, RecordEffect, SessionPatch};
 use qd_wire::data::SessionStatus;
 use qd_wire::message::Usage;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ const LAST_TEXT_CHARACTERS_MAX: usize = 200;
 pub(crate) struct EventDigest {
     pub(crate) notes: Vec<SessionNote>,
     pub(crate) effect: Option<RecordEffect>,
-    pub(crate) audit: Option<Box<AuditRow>>,
+    pub(crate) audit: Option<Box<AuditEntry>>,
 }
 
 /// Whose record it is.
@@ -66,7 +66,7 @@ pub(crate) fn restore(record: &mut NewRecord) {
     (record.effect, record.audit) = (effect, audit);
 }
 
-type RecordEffects = (Vec<ProjectionChange>, Option<RecordEffect>, Option<Box<AuditRow>>);
+type RecordEffects = (Vec<ProjectionChange>, Option<RecordEffect>, Option<Box<AuditEntry>>);
 
 fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> RecordEffects {
     match event {

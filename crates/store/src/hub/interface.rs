@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use qd_wire::people::{AuditEntry, HostTrust};
 
 use super::{
-    AccessTokenRow, AppendSummary, AuditQuery, AuditRow, Backend, HistoryQuery, HostRow, HostTrust,
-    HubSession, HubStore, LoginRow, MessagePage, NewRecord, PersonChange, PersonRow, PersonStored,
-    PushChange, PushRow, RunnerNote, RunnerRow, SearchHit, SearchQuery, SubmissionRow, TokenStored,
-    UsageQuery, UsageRows,
+    AccessTokenRow, AppendSummary, AuditQuery, Backend, HistoryQuery, HostRow, HubSession, HubStore,
+    LoginRow, MessagePage, NewRecord, PersonChange, PersonRow, PersonStored, PushChange, PushRow, RunnerNote,
+    RunnerRow, SearchHit, SearchQuery, SubmissionRow, TokenStored, UsageQuery, UsageRows,
 };
 use crate::RecordRewrite;
 use crate::error::Result;
@@ -263,10 +263,10 @@ hub_interface! {
     // What was done by whom.
 
     /// Stores what was done beside any record; resolves after the commit.
-    async fn put_audit(&self, row: AuditRow) -> Result<()>;
+    async fn put_audit(&self, row: AuditEntry) -> Result<()>;
 
     /// Newest first.
-    async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditRow>>;
+    async fn audit(&self, query: AuditQuery) -> Result<Vec<AuditEntry>>;
 
     /// Removes rows from before a time, and the oldest of those that are more than `AUDIT_ROWS_MAX`; some at a time,
     /// so that nobody waits long for the writer. Tells whether there may be more of them.

@@ -2,6 +2,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_wire::people::{AuditEntry, HostTrust};
+use qd_wire::rest::{UsageRow, UsageSum};
 
 use crate::RecordRewrite;
 
@@ -54,7 +56,7 @@ pub struct NewRecord {
     /// The exact bytes clients will get.
     pub body: Bytes,
     /// Who did what, where the record says so; stored together with the record, and like `effect` only if it is new.
-    pub audit: Option<Box<AuditRow>>,
+    pub audit: Option<Box<AuditEntry>>,
     /// Applied in the same transaction, and only if the record is new: a repeated record changes nothing.
     pub effect: Option<RecordEffect>,
 }
@@ -232,50 +234,6 @@ pub struct HostRow {
     pub address: Option<String>,
 }
 
-/// Whether a host is let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HostTrust {
-    /// It has come; an owner has to confirm it.
-    Pending,
-    Trusted,
-    Revoked,
-}
-
-impl HostTrust {
-    /// The word in the table.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Trusted => "trusted",
-            Self::Revoked => "revoked",
-        }
-    }
-
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        [Self::Pending, Self::Trusted, Self::Revoked].into_iter().find(|trust| trust.as_str() == word)
-    }
-}
-
-/// Something that was done by somebody. Times are unix milliseconds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AuditRow {
-    /// Given by the store: grows with each row.
-    pub id: u64,
-    pub ts: i64,
-    /// Given by the store, like `runner_id` and `seq`, for the row of a record.
-    pub session_id: Option<String>,
-    pub runner_id: Option<String>,
-    pub seq: Option<u64>,
-    pub kind: String,
-    pub principal: Option<String>,
-    pub actor: Option<String>,
-    pub tool: Option<String>,
-    pub request_id: Option<String>,
-    pub ok: Option<bool>,
-    pub duration_ms: Option<u64>,
-    pub summary: Option<String>,
-}
-
 /// Which rows of the audit to list; what is `None` does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditQuery {
@@ -382,4 +340,64 @@ pub enum TokenStored {
     /// Its owner has one of this name; or, if it is the hub's owner, a person has the name.
     NameTaken,
     TooMany,
+}
+
+/// A browser that somebody wants to be told on. Times are unix milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PushRow {
+    pub subscription_id: String,
+    /// A person's name, or that of the hub's owner.
+    pub principal: String,
+    /// The login it was made with, which it ends with; `None` for the owner's token.
+    pub login_hash: Option<Vec<u8>>,
+    /// Where its push service takes messages. One subscription each.
+    pub endpoint: String,
+    /// The browser's public key, and a secret it shares with us.
+    pub p256dh: Vec<u8>,
+    pub auth: Vec<u8>,
+    pub label: String,
+    /// Words with spaces between them.
+    pub topics: String,
+    /// Whether messages may say what they are about.
+    pub content: bool,
+    pub created_at: i64,
+    pub last_success_at: Option<i64>,
+    pub last_failure_at: Option<i64>,
+    pub last_failure: Option<String>,
+}
+
+/// What is to be changed; `None` stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PushChange {
+    pub label: Option<String>,
+    pub topics: Option<String>,
+    pub content: Option<bool>,
+}
+
+/// Whose usage is added up, and what it is told apart by. Every message counts that the store has, also those that a fork
+/// or switch has left behind: they were paid for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UsageQuery {
+    /// Only messages created at or after this time, in unix milliseconds.
+    pub from: Option<i64>,
+    /// Only messages created before this time.
+    pub to: Option<i64>,
+    pub session_id: Option<String>,
+    pub by_day: bool,
+    pub by_model: bool,
+    pub by_session: bool,
+    /// What a day's clock is ahead of UTC, in milliseconds.
+    pub day_offset_ms: i64,
+    /// How many rows; the sum counts all.
+    pub limit: usize,
+}
+
+/// The newest days first, else the dearest and then the greatest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct UsageRows {
+    pub rows: Vec<UsageRow>,
+    /// Of all messages that count, also those of rows beyond the limit.
+    pub total: UsageSum,
+    /// Whether there are more rows than these.
+    pub truncated: bool,
 }

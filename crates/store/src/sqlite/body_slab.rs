@@ -1,4 +1,7 @@
 use bytes::Bytes;
+use rusqlite::{Connection, Params};
+
+use crate::sqlite::error::SqlResult;
 
 /// Many bodies in one allocation, cut into `Bytes` at the end: one `malloc` a page and not one a row.
 pub(crate) struct BodySlab<K> {
@@ -33,4 +36,24 @@ impl<K> BodySlab<K> {
         };
         self.ends.into_iter().map(cut).collect()
     }
+}
+
+/// The bodies of an answer whose rows are keys and bodies, until the limit; at least one if there is one.
+pub(crate) fn bodies<K>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    key: impl Fn(i64) -> K,
+    limit_bytes: usize,
+) -> SqlResult<Vec<(K, Bytes)>> {
+    let mut select = connection.prepare_cached(sql)?;
+    let mut rows = select.query(values)?;
+    let mut slab = BodySlab::default();
+    while let Some(row) = rows.next()? {
+        let body = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        if !slab.push(key(row.get(0)?), body, limit_bytes) {
+            break;
+        }
+    }
+    Ok(slab.into_bodies())
 }

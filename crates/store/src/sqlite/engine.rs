@@ -90,7 +90,15 @@ impl Engine {
         self.writer.enqueue_short(bytes, apply, committed).await
     }
 
+    /// A write that carries next to nothing.
     pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        apply: impl FnMut(&Connection) -> SqlResult<T> + Send + 'static,
+    ) -> Result<T> {
+        self.write_bytes(0, apply).await
+    }
+
+    pub(crate) async fn write_bytes<T: Send + 'static>(
         &self,
         bytes: usize,
         apply: impl FnMut(&Connection) -> SqlResult<T> + Send + 'static,
@@ -113,7 +121,7 @@ impl Engine {
     }
 
     pub(crate) async fn limit_pages(&self, pages: u32) -> Result<()> {
-        self.write(0, move |connection| limit_pages(connection, pages)).await
+        self.write(move |connection| limit_pages(connection, pages)).await
     }
 
     /// Finishes what is queued, checkpoints and closes. Readers go first, so the log can be truncated.

@@ -5,15 +5,13 @@
 mod append;
 mod audit;
 mod deleted_sessions;
-mod export;
-mod fleet;
 mod hosts;
 mod logins;
 mod messages;
 mod people;
 mod push;
 mod read;
-mod run_reads;
+mod requests;
 mod runners;
 mod search;
 mod sessions;
@@ -24,16 +22,16 @@ mod usage;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use rusqlite::Connection;
 
 use crate::RecordRewrite;
 use crate::error::Result;
-use crate::hub::{AppendSummary, HubSession, MessagePage, NewRecord, SearchHit, SearchQuery};
+use crate::hub::{AppendSummary, HubSession, NewRecord, SearchHit, SearchQuery};
 use crate::sqlite::database::StoreOptions;
 use crate::sqlite::engine::Engine;
 use crate::sqlite::migrate::Migrations;
 use crate::store_future::StoreFuture;
+use requests::requests;
 
 /// More than any file has.
 const PAGES_MAX: u32 = 1 << 30;
@@ -52,6 +50,14 @@ const MIGRATIONS: Migrations = &[
 #[derive(Clone)]
 pub(crate) struct SqliteHub {
     engine: Arc<Engine>,
+}
+
+requests! {
+    write rewrite_record(session_id: &str, seq: u64, with: RecordRewrite) -> () = append::rewrite_record;
+    write delete_session(session_id: &str) -> bool = sessions::delete;
+    read session(session_id: &str) -> Option<HubSession> = sessions::get;
+    read sessions() -> Vec<HubSession> = sessions::list;
+    read search(query: SearchQuery) -> Vec<SearchHit> = search::search;
 }
 
 impl SqliteHub {
@@ -74,58 +80,6 @@ impl SqliteHub {
         self.engine.enqueue(bytes, apply, |_| {}).await
     }
 
-    pub(crate) async fn rewrite_record(&self, session_id: &str, seq: u64, with: RecordRewrite) -> Result<()> {
-        let session_id = session_id.to_owned();
-        self.engine
-            .write(0, move |connection| append::rewrite_record(connection, &session_id, seq, with))
-            .await
-    }
-
-    pub(crate) async fn delete_session(&self, session_id: &str) -> Result<bool> {
-        let session_id = session_id.to_owned();
-        self.engine.write(0, move |connection| sessions::delete(connection, &session_id)).await
-    }
-
-    pub(crate) async fn session(&self, session_id: &str) -> Result<Option<HubSession>> {
-        let session_id = session_id.to_owned();
-        self.engine.read(move |connection| sessions::get(connection, &session_id)).await
-    }
-
-    pub(crate) async fn sessions(&self) -> Result<Vec<HubSession>> {
-        self.engine.read(sessions::list).await
-    }
-
-    pub(crate) async fn records_after(
-        &self,
-        session_id: &str,
-        after_seq: u64,
-        limit_rows: usize,
-        limit_bytes: usize,
-    ) -> Result<Vec<(u64, Bytes)>> {
-        let session_id = session_id.to_owned();
-        self.engine
-            .read(move |connection| {
-                read::records_after(connection, &session_id, after_seq, limit_rows, limit_bytes)
-            })
-            .await
-    }
-
-    pub(crate) async fn messages_page(
-        &self,
-        session_id: &str,
-        before_idx: Option<i64>,
-        limit: usize,
-    ) -> Result<MessagePage> {
-        let session_id = session_id.to_owned();
-        self.engine
-            .read(move |connection| read::messages_page(connection, &session_id, before_idx, limit))
-            .await
-    }
-
-    pub(crate) async fn search(&self, query: SearchQuery) -> Result<Vec<SearchHit>> {
-        self.engine.read(move |connection| search::search(connection, &query)).await
-    }
-
     pub(crate) async fn set_full_for_tests(&self, is_full: bool) -> Result<()> {
         // A file does not become shorter than it is: at one page it can only not grow.
         self.engine.limit_pages(if is_full { 1 } else { PAGES_MAX }).await
@@ -138,7 +92,7 @@ impl SqliteHub {
             BEGIN SELECT raise(ABORT, 'refused for a test'); END;
             CREATE TEMP TRIGGER no_use BEFORE UPDATE ON main.logins
             BEGIN SELECT raise(ABORT, 'refused for a test'); END;";
-        self.engine.write(0, |connection| Ok(connection.execute_batch(TRIGGERS)?)).await
+        self.engine.write(|connection| Ok(connection.execute_batch(TRIGGERS)?)).await
     }
 
     pub(crate) async fn close(&self) {

@@ -31,6 +31,11 @@ pub(crate) fn seq_of(record_key: i64) -> u64 {
     record_key.cast_unsigned() & SEQ_MAX
 }
 
+/// A limit as the database's integer; one that is greater than all means no limit.
+pub(crate) fn row_limit(limit: impl TryInto<i64>) -> i64 {
+    limit.try_into().unwrap_or(i64::MAX)
+}
+
 /// Counters travel as `u64` and are stored as SQLite's signed integers.
 pub(crate) fn counter(name: &str, value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| StoreError::Invalid(format!("{name} {value} is too great")))

@@ -129,7 +129,7 @@ impl RunnerStore {
     }
 
     pub async fn put_session(&self, session: RunnerSession) -> Result<()> {
-        self.engine.write(0, move |connection| sessions::put(connection, &session)).await
+        self.engine.write(move |connection| sessions::put(connection, &session)).await
     }
 
     pub async fn session(&self, session_id: &str) -> Result<Option<RunnerSession>> {
@@ -171,12 +171,12 @@ impl RunnerStore {
 
     /// After a restart: nobody can know how these ended. Returns how many there were.
     pub async fn mark_in_flight_indeterminate(&self) -> Result<u64> {
-        self.engine.write(0, outcomes::mark_in_flight_indeterminate).await
+        self.engine.write(outcomes::mark_in_flight_indeterminate).await
     }
 
     /// Removes the oldest outcomes beyond the limits; returns how many.
     pub async fn prune_outcomes(&self, limits: OutcomeLimits) -> Result<u64> {
-        self.engine.write(0, move |connection| outcomes::prune(connection, limits)).await
+        self.engine.write(move |connection| outcomes::prune(connection, limits)).await
     }
 
     /// The message ids of a session, by `idx`.

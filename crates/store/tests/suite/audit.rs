@@ -1,14 +1,14 @@
-use qd_store::{AuditQuery, AuditRow, HubStore, NewRecord};
+use qd_store::{AuditEntry, AuditQuery, HubStore, NewRecord};
 
 use super::HubFiles;
 use crate::fixtures::record;
 
-fn deed(kind: &str, principal: &str, ts: i64) -> AuditRow {
-    AuditRow { ts, kind: kind.into(), principal: Some(principal.into()), ..AuditRow::default() }
+fn deed(kind: &str, principal: &str, ts: i64) -> AuditEntry {
+    AuditEntry { ts, kind: kind.into(), principal: Some(principal.into()), ..AuditEntry::default() }
 }
 
 fn call(seq: u64, principal: &str, tool: &str) -> NewRecord {
-    let row = AuditRow {
+    let row = AuditEntry {
         tool: Some(tool.into()),
         actor: Some("web".into()),
         ok: Some(true),
@@ -34,7 +34,7 @@ pub(crate) async fn the_audit_of_a_record_is_written_with_it_once(place: &impl H
     let store = place.hub().await;
     store.append(vec![call(2, "alice", "rpc.bash"), call(3, "alice", "rpc.fs.read")]).await.unwrap();
     let rows = store.audit(AuditQuery { limit: 10, ..AuditQuery::default() }).await.unwrap();
-    let expected = AuditRow {
+    let expected = AuditEntry {
         id: 1,
         session_id: Some("s".into()),
         runner_id: Some("r1".into()),

@@ -2,10 +2,10 @@
 //! whether it changes the session, its time limit, its rate bucket, the permission it needs, whether it is answered in
 //! the agent's own words and whether it waits for the end of a turn.
 
-use crate::derive::{TS, wire};
+use crate::derive::wire;
 use serde::Serialize;
 #[cfg(feature = "codegen")]
-use ts_rs::Config;
+use ts_rs::{Config, TS};
 
 use super::command::*;
 #[cfg(feature = "codegen")]

@@ -42,18 +42,10 @@ fn shown(hub: &Hub, row: HostRow) -> ForeignHost {
     ForeignHost {
         online: !hub.is_away(&row.host_id),
         host_id: row.host_id,
-        state: trust(row.trust),
+        state: row.trust,
         first_seen_at: row.first_seen_at,
         last_seen_at: row.last_seen_at,
         address: row.address,
-    }
-}
-
-fn trust(trust: HostTrust) -> people::HostTrust {
-    match trust {
-        HostTrust::Pending => people::HostTrust::Pending,
-        HostTrust::Trusted => people::HostTrust::Trusted,
-        HostTrust::Revoked => people::HostTrust::Revoked,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use qd_store::{AuditRow, NewRecord, RecordEffect};
+use qd_store::{AuditEntry, NewRecord, RecordEffect};
 use qd_wire::ErrorCode;
 use qd_wire::event::NATIVE;
 
@@ -63,7 +63,7 @@ struct FrameGroup {
     out: BytesMut,
     heads: Vec<RecordHead>,
     /// What each of them means for the store.
-    meanings: Vec<(Option<RecordEffect>, Option<Box<AuditRow>>)>,
+    meanings: Vec<(Option<RecordEffect>, Option<Box<AuditEntry>>)>,
     notes: Vec<SessionNote>,
     ack: Option<u64>,
     natives: NativeLines,

@@ -1,13 +1,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::{audit, messages, sessions};
 use crate::RecordRewrite;
 use crate::hub::{AppendSummary, NewRecord, RecordEffect, SessionTotals};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{record_seq, session_base};
+use crate::sqlite::statements::{first, run};
 
 const INSERT: &str = "INSERT INTO records (record_key, ts, event, body) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (record_key) DO NOTHING";
@@ -132,12 +133,10 @@ fn apply(connection: &Connection, base: i64, session_id: &str, effect: &RecordEf
 /// Replaces the body of a record, where it is there and something is to be replaced.
 fn rewrite(connection: &Connection, base: i64, seq: u64, with: RecordRewrite) -> SqlResult<()> {
     let key = base + record_seq(seq)?;
-    let mut select = connection.prepare_cached("SELECT body FROM records WHERE record_key = ?1")?;
-    let body: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
-    if let Some(body) = body.and_then(|body| with(&body)) {
-        connection
-            .prepare_cached("UPDATE records SET body = ?2 WHERE record_key = ?1")?
-            .execute((key, body))?;
+    let body =
+        first(connection, "SELECT body FROM records WHERE record_key = ?1", [key], |row| Ok(row.get(0)?))?;
+    if let Some(body) = body.and_then(|body: Vec<u8>| with(&body)) {
+        run(connection, "UPDATE records SET body = ?2 WHERE record_key = ?1", (key, body))?;
     }
     Ok(())
 }
@@ -149,12 +148,8 @@ pub(super) fn rewrite_record(
     seq: u64,
     with: RecordRewrite,
 ) -> SqlResult<()> {
-    match sessions::find_key(connection, session_id)? {
-        Some(sessions::SessionPosition { session_key, .. }) => {
-            rewrite(connection, session_base(session_key)?, seq, with)
-        }
-        None => Ok(()),
-    }
+    let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(()) };
+    rewrite(connection, session_base(place.session_key)?, seq, with)
 }
 
 #[derive(Default)]

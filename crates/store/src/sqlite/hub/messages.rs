@@ -1,7 +1,8 @@
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::hub::{MessageRow, SessionTotals};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::statements::{first, run};
 
 /// An upsert, never REPLACE: see the triggers in the schema.
 const UPSERT: &str = "INSERT INTO messages
@@ -27,9 +28,8 @@ pub(super) fn added(
     if message.tokens.is_none() && message.cost_usd.is_none() {
         return Ok(SessionTotals::default());
     }
-    let mut select = connection.prepare_cached(COST)?;
-    let known: Option<(Option<i64>, Option<f64>)> =
-        select.query_row([session_id, &message.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let known: Option<(Option<i64>, Option<f64>)> = first(connection, COST, [session_id, &message.id], read)?;
     let (tokens, cost_usd) = known.unwrap_or_default();
     Ok(SessionTotals {
         tokens: message.tokens.unwrap_or(0).saturating_sub(tokens.unwrap_or(0)),
@@ -65,9 +65,7 @@ pub(super) fn upsert(connection: &Connection, session_id: &str, message: &Messag
 /// Makes `list` the whole conversation. What is not in it stays stored but inactive, since another branch of
 /// the conversation may come back to it.
 pub(super) fn replace(connection: &Connection, session_id: &str, list: &[MessageRow]) -> SqlResult<()> {
-    connection
-        .prepare_cached("UPDATE messages SET active = 0 WHERE session_id = ?1 AND active = 1")?
-        .execute([session_id])?;
+    run(connection, "UPDATE messages SET active = 0 WHERE session_id = ?1 AND active = 1", [session_id])?;
     list.iter().try_for_each(|message| upsert(connection, session_id, message))
 }
 

@@ -1,50 +1,115 @@
-use bytes::Bytes;
-use rusqlite::Connection;
+//! Pages of a session: its records, also by what they are (of a run that has written gigabytes, only what is asked for),
+//! and its messages.
 
+use bytes::Bytes;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use super::requests::requests;
 use super::sessions;
 use crate::hub::{MESSAGE_PAGE_BYTES_MAX, MESSAGE_PAGE_ROWS_MAX, MessagePage};
-use crate::sqlite::body_slab::BodySlab;
+use crate::sqlite::body_slab::{BodySlab, bodies};
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::key::{SEQ_MAX, cursor_seq, seq_of, session_base};
+use crate::sqlite::key::{SEQ_MAX, cursor_seq, row_limit, seq_of, session_base};
+use crate::sqlite::statements::value;
 
 const RECORDS: &str = "SELECT record_key, body FROM records WHERE record_key > ?1 AND record_key <= ?2
     ORDER BY record_key LIMIT ?3";
 const NEWEST: &str = "SELECT idx, message_json FROM messages
     WHERE session_id = ?1 AND active = 1 AND idx < ?2 ORDER BY idx DESC LIMIT ?3";
 const COUNT: &str = "SELECT count(*) FROM messages WHERE session_id = ?1 AND active = 1";
+/// Messages of one page of an export; it ends earlier when they are long.
+const EXPORT_PAGE_ROWS: i64 = 200;
+const OLDEST: &str = "SELECT idx, message_json FROM messages
+    WHERE session_id = ?1 AND active = 1 AND idx > ?2 ORDER BY idx LIMIT ?3";
 
-pub(super) fn records_after(
+/// Records with their numbers.
+type Records = Vec<(u64, Bytes)>;
+
+requests! {
+    read records_after(session_id: &str, after_seq: u64, limit_rows: usize, limit_bytes: usize) -> Records =
+        records_after;
+    read records_of(
+        session_id: &str, events: &'static [&'static str], after_seq: u64, limit_rows: usize, limit_bytes: usize
+    ) -> Records = records_of;
+    read newest_records_of(
+        session_id: &str, events: &'static [&'static str], limit_rows: usize, limit_bytes: usize
+    ) -> Records = newest_records_of;
+    read messages_page(session_id: &str, before_idx: Option<i64>, limit: usize) -> MessagePage = messages_page;
+    read messages_after(session_id: &str, after_idx: Option<i64>) -> Vec<(i64, Bytes)> = messages_after;
+}
+
+fn records_after(
     connection: &Connection,
     session_id: &str,
     after_seq: u64,
     limit_rows: usize,
     limit_bytes: usize,
-) -> SqlResult<Vec<(u64, Bytes)>> {
+) -> SqlResult<Records> {
     let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
     let base = session_base(place.session_key)?;
-    let limit = i64::try_from(limit_rows).unwrap_or(i64::MAX);
-    let mut select = connection.prepare_cached(RECORDS)?;
-    let mut rows = select.query((base + cursor_seq(after_seq), base + SEQ_MAX.cast_signed(), limit))?;
-    let mut slab = BodySlab::default();
-    while let Some(row) = rows.next()? {
-        if !slab.push(
-            seq_of(row.get(0)?),
-            row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?,
-            limit_bytes,
-        ) {
-            break;
-        }
-    }
-    Ok(slab.into_bodies())
+    let values = (base + cursor_seq(after_seq), base + SEQ_MAX.cast_signed(), row_limit(limit_rows));
+    bodies(connection, RECORDS, values, seq_of, limit_bytes)
 }
 
-pub(super) fn messages_page(
+fn records_of(
+    connection: &Connection,
+    session_id: &str,
+    events: &[&str],
+    after_seq: u64,
+    limit_rows: usize,
+    limit_bytes: usize,
+) -> SqlResult<Records> {
+    let query = EventQuery { events, order: "ASC", after_seq, limit_rows, limit_bytes };
+    query.select(connection, session_id)
+}
+
+fn newest_records_of(
+    connection: &Connection,
+    session_id: &str,
+    events: &[&str],
+    limit_rows: usize,
+    limit_bytes: usize,
+) -> SqlResult<Records> {
+    let query = EventQuery { events, order: "DESC", after_seq: 0, limit_rows, limit_bytes };
+    let mut found = query.select(connection, session_id)?;
+    found.reverse();
+    Ok(found)
+}
+
+struct EventQuery<'request> {
+    events: &'request [&'request str],
+    order: &'static str,
+    after_seq: u64,
+    limit_rows: usize,
+    limit_bytes: usize,
+}
+
+impl EventQuery<'_> {
+    fn select(&self, connection: &Connection, session_id: &str) -> SqlResult<Records> {
+        let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
+        let base = session_base(place.session_key)?;
+        let marks = vec!["?"; self.events.len()].join(", ");
+        let sql = format!(
+            "SELECT record_key, body FROM records WHERE record_key > ? AND record_key <= ? AND event IN ({marks})
+             ORDER BY record_key {} LIMIT ?",
+            self.order
+        );
+        let mut values: Vec<Value> =
+            vec![(base + cursor_seq(self.after_seq)).into(), (base + SEQ_MAX.cast_signed()).into()];
+        values.extend(self.events.iter().map(|event| Value::from((*event).to_owned())));
+        values.push(row_limit(self.limit_rows).into());
+        bodies(connection, &sql, params_from_iter(values), seq_of, self.limit_bytes)
+    }
+}
+
+fn messages_page(
     connection: &Connection,
     session_id: &str,
     before_idx: Option<i64>,
     limit: usize,
 ) -> SqlResult<MessagePage> {
-    let total: i64 = connection.prepare_cached(COUNT)?.query_row([session_id], |row| row.get(0))?;
+    let total: i64 = value(connection, COUNT, [session_id])?;
     let limit = limit.min(MESSAGE_PAGE_ROWS_MAX) as i64;
     let mut select = connection.prepare_cached(NEWEST)?;
     let mut rows = select.query((session_id, before_idx.unwrap_or(i64::MAX), limit))?;
@@ -64,4 +129,14 @@ pub(super) fn messages_page(
         messages: page.into_iter().map(|(_, body)| body).collect(),
         total: total.cast_unsigned(),
     })
+}
+
+/// A conversation from its beginning, for those who want all of it.
+fn messages_after(
+    connection: &Connection,
+    session_id: &str,
+    after_idx: Option<i64>,
+) -> SqlResult<Vec<(i64, Bytes)>> {
+    let values = (session_id, after_idx.unwrap_or(-1), EXPORT_PAGE_ROWS);
+    bodies(connection, OLDEST, values, |idx| idx, MESSAGE_PAGE_BYTES_MAX)
 }

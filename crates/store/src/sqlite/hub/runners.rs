@@ -1,11 +1,16 @@
-use rusqlite::{Connection, OptionalExtension, Row, params};
+//! Runners that have joined, and their keys.
 
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::requests::requests;
 use crate::hub::{RunnerNote, RunnerRow};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::counter;
+use crate::sqlite::statements::{StoredRow, changes, first, rows, run, stored_row};
 
-const COLUMNS: &str = "runner_id, key_hash, next_key_hash, hostname, os, version, harnesses_json, max_sessions, \
-    joined_at, last_seen_at, rotated_at, revoked_at";
+stored_row!(RunnerRow: runner_id, key_hash, next_key_hash, hostname, os, version, harnesses_json, max_sessions,
+    joined_at, last_seen_at, rotated_at, revoked_at);
+
 const PUT: &str = "INSERT OR REPLACE INTO runners
     (runner_id, key_hash, next_key_hash, hostname, os, version, harnesses_json, max_sessions, joined_at,
      last_seen_at, rotated_at, revoked_at)
@@ -22,38 +27,31 @@ const PROMOTE_KEY: &str = "UPDATE runners SET key_hash = next_key_hash, next_key
     WHERE runner_id = ?1 AND next_key_hash = ?2 AND revoked_at IS NULL";
 const REVOKE: &str = "UPDATE runners SET revoked_at = ?2 WHERE runner_id = ?1 AND revoked_at IS NULL";
 
-pub(super) fn list(connection: &Connection) -> SqlResult<Vec<RunnerRow>> {
-    let sql = format!("SELECT {COLUMNS} FROM runners ORDER BY runner_id");
-    let mut select = connection.prepare_cached(&sql)?;
-    let rows = select.query_map([], from_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+requests! {
+    read runners() -> Vec<RunnerRow> = list;
+    read runner(runner_id: &str) -> Option<RunnerRow> = get;
+    write put_runner(runner: RunnerRow) -> () = put;
+    write note_runner(note: RunnerNote) -> () = put_note;
+    write set_next_key(runner_id: &str, key_hash: &[u8]) -> bool = set_next_key;
+    write promote_key(runner_id: &str, key_hash: &[u8], now: i64) -> bool = promote_key;
+    write revoke_runner(runner_id: &str, now: i64) -> bool = revoke;
 }
 
-pub(super) fn get(connection: &Connection, runner_id: &str) -> SqlResult<Option<RunnerRow>> {
+fn list(connection: &Connection) -> SqlResult<Vec<RunnerRow>> {
+    rows(connection, &format!("SELECT {COLUMNS} FROM runners ORDER BY runner_id"), [], RunnerRow::from_row)
+}
+
+fn get(connection: &Connection, runner_id: &str) -> SqlResult<Option<RunnerRow>> {
     let sql = format!("SELECT {COLUMNS} FROM runners WHERE runner_id = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([runner_id], from_row).optional()?)
+    first(connection, &sql, [runner_id], RunnerRow::from_row)
 }
 
-pub(super) fn put(connection: &Connection, runner: &RunnerRow) -> SqlResult<()> {
-    connection.prepare_cached(PUT)?.execute(params![
-        runner.runner_id,
-        runner.key_hash,
-        runner.next_key_hash,
-        runner.hostname,
-        runner.os,
-        runner.version,
-        runner.harnesses_json,
-        counter("max_sessions", runner.max_sessions)?,
-        runner.joined_at,
-        runner.last_seen_at,
-        runner.rotated_at,
-        runner.revoked_at,
-    ])?;
-    Ok(())
+fn put(connection: &Connection, runner: &RunnerRow) -> SqlResult<()> {
+    run(connection, PUT, params_from_iter(runner.values()?)).map(drop)
 }
 
-pub(super) fn note(connection: &Connection, note: &RunnerNote) -> SqlResult<()> {
-    connection.prepare_cached(NOTE)?.execute(params![
+fn put_note(connection: &Connection, note: &RunnerNote) -> SqlResult<()> {
+    let values = params![
         note.runner_id,
         note.hostname,
         note.os,
@@ -61,40 +59,18 @@ pub(super) fn note(connection: &Connection, note: &RunnerNote) -> SqlResult<()> 
         note.harnesses_json,
         counter("max_sessions", note.max_sessions)?,
         note.seen_at,
-    ])?;
-    Ok(())
+    ];
+    run(connection, NOTE, values).map(drop)
 }
 
-pub(super) fn set_next_key(connection: &Connection, runner_id: &str, key_hash: &[u8]) -> SqlResult<bool> {
-    Ok(connection.prepare_cached(SET_NEXT_KEY)?.execute(params![runner_id, key_hash])? > 0)
+fn set_next_key(connection: &Connection, runner_id: &str, key_hash: &[u8]) -> SqlResult<bool> {
+    changes(connection, SET_NEXT_KEY, params![runner_id, key_hash])
 }
 
-pub(super) fn promote_key(
-    connection: &Connection,
-    runner_id: &str,
-    key_hash: &[u8],
-    now: i64,
-) -> SqlResult<bool> {
-    Ok(connection.prepare_cached(PROMOTE_KEY)?.execute(params![runner_id, key_hash, now])? > 0)
+fn promote_key(connection: &Connection, runner_id: &str, key_hash: &[u8], now: i64) -> SqlResult<bool> {
+    changes(connection, PROMOTE_KEY, params![runner_id, key_hash, now])
 }
 
-pub(super) fn revoke(connection: &Connection, runner_id: &str, now: i64) -> SqlResult<bool> {
-    Ok(connection.prepare_cached(REVOKE)?.execute(params![runner_id, now])? > 0)
-}
-
-fn from_row(row: &Row<'_>) -> rusqlite::Result<RunnerRow> {
-    Ok(RunnerRow {
-        runner_id: row.get(0)?,
-        key_hash: row.get(1)?,
-        next_key_hash: row.get(2)?,
-        hostname: row.get(3)?,
-        os: row.get(4)?,
-        version: row.get(5)?,
-        harnesses_json: row.get(6)?,
-        max_sessions: row.get::<_, i64>(7)?.cast_unsigned(),
-        joined_at: row.get(8)?,
-        last_seen_at: row.get(9)?,
-        rotated_at: row.get(10)?,
-        revoked_at: row.get(11)?,
-    })
+fn revoke(connection: &Connection, runner_id: &str, now: i64) -> SqlResult<bool> {
+    changes(connection, REVOKE, params![runner_id, now])
 }

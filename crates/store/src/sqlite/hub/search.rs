@@ -1,7 +1,11 @@
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
 use crate::hub::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SearchHit, SearchQuery};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::statements::{StoredRow, rows, stored_row};
+
+stored_row!(SearchHit of several tables: session_id, session_title, message_id, idx, role, created_at, snippet, rank,
+    runner_id, harness, cwd);
 
 /// CROSS JOIN keeps the index outermost: it then yields rows best first by itself, and a snippet is made only
 /// for rows that are returned.
@@ -17,23 +21,19 @@ const SEARCH: &str = "SELECT m.session_id, s.title, m.id, m.idx, m.role, m.creat
 
 pub(super) fn search(connection: &Connection, query: &SearchQuery) -> SqlResult<Vec<SearchHit>> {
     let Some(expression) = match_expression(&query.text) else { return Ok(Vec::new()) };
-    let mut select = connection.prepare_cached(SEARCH)?;
-    let rows = select.query_map(
-        params![
-            expression,
-            query.include_inactive,
-            query.session_id,
-            query.role,
-            query.after,
-            query.before,
-            query.limit.min(SEARCH_LIMIT_MAX),
-            query.offset,
-            query.runner_id,
-            query.harness,
-        ],
-        from_row,
-    )?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let values = params![
+        expression,
+        query.include_inactive,
+        query.session_id,
+        query.role,
+        query.after,
+        query.before,
+        query.limit.min(SEARCH_LIMIT_MAX),
+        query.offset,
+        query.runner_id,
+        query.harness,
+    ];
+    rows(connection, SEARCH, values, SearchHit::from_row)
 }
 
 /// Every word quoted, so that `hp-z8` or `a:b` is text and not query syntax; a trailing `*` stays outside.
@@ -49,22 +49,6 @@ fn quote(word: &str) -> String {
     let star = if stem.len() < word.len() { "*" } else { "" };
     // A NUL would end the expression in the middle of the quotes.
     format!("\"{}\"{star}", stem.replace('"', "\"\"").replace('\0', " "))
-}
-
-fn from_row(row: &Row<'_>) -> rusqlite::Result<SearchHit> {
-    Ok(SearchHit {
-        session_id: row.get(0)?,
-        session_title: row.get(1)?,
-        message_id: row.get(2)?,
-        idx: row.get(3)?,
-        role: row.get(4)?,
-        created_at: row.get(5)?,
-        snippet: row.get(6)?,
-        rank: row.get(7)?,
-        runner_id: row.get(8)?,
-        harness: row.get(9)?,
-        cwd: row.get(10)?,
-    })
 }
 
 #[cfg(test)]

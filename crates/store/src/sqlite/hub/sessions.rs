@@ -1,8 +1,9 @@
-use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use rusqlite::{Connection, Row, named_params, params};
 
 use crate::hub::{HubSession, SessionPatch, SessionTotals};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, counter, session_base};
+use crate::sqlite::statements::{Column, first, rows, run};
 
 /// The greatest `seq` of a session: that of its newest record, because its row is not written for each of them, or what
 /// the row says, where the records are gone.
@@ -87,7 +88,7 @@ pub(super) fn key(connection: &Connection, session_id: &str, runner_id: &str) ->
     if let Some(found) = find_key(connection, session_id)? {
         return Ok(found);
     }
-    connection.prepare_cached(PLACEHOLDER)?.execute([session_id, runner_id])?;
+    run(connection, PLACEHOLDER, [session_id, runner_id])?;
     Ok(SessionPosition { session_key: connection.last_insert_rowid(), last_seq: 0, updated_at: 0 })
 }
 
@@ -100,15 +101,10 @@ pub(super) struct SessionPosition {
 }
 
 pub(super) fn find_key(connection: &Connection, session_id: &str) -> SqlResult<Option<SessionPosition>> {
-    let mut select = connection.prepare_cached(FIND)?;
-    let place = |row: &Row<'_>| {
-        Ok(SessionPosition {
-            session_key: row.get(0)?,
-            last_seq: row.get::<_, i64>(1)?.cast_unsigned(),
-            updated_at: row.get(2)?,
-        })
-    };
-    Ok(select.query_row([session_id], place).optional()?)
+    first(connection, FIND, [session_id], |row| {
+        let (session_key, last_seq) = (row.get(0)?, u64::read(row, 1)?);
+        Ok(SessionPosition { session_key, last_seq, updated_at: row.get(2)? })
+    })
 }
 
 pub(super) fn delete(connection: &Connection, session_id: &str) -> SqlResult<bool> {
@@ -116,28 +112,25 @@ pub(super) fn delete(connection: &Connection, session_id: &str) -> SqlResult<boo
         return Ok(false);
     };
     let base = session_base(session_key)?;
-    connection
-        .prepare_cached("DELETE FROM records WHERE record_key BETWEEN ?1 AND ?2")?
-        .execute((base, base + SEQ_MAX.cast_signed()))?;
-    connection.prepare_cached("DELETE FROM messages WHERE session_id = ?1")?.execute([session_id])?;
-    connection.prepare_cached("DELETE FROM sessions WHERE session_key = ?1")?.execute([session_key])?;
+    let records = (base, base + SEQ_MAX.cast_signed());
+    run(connection, "DELETE FROM records WHERE record_key BETWEEN ?1 AND ?2", records)?;
+    run(connection, "DELETE FROM messages WHERE session_id = ?1", [session_id])?;
+    run(connection, "DELETE FROM sessions WHERE session_key = ?1", [session_key])?;
     Ok(true)
 }
 
 pub(super) fn get(connection: &Connection, session_id: &str) -> SqlResult<Option<HubSession>> {
     let sql = format!("SELECT {COLUMNS}, {LAST_SEQ} FROM sessions WHERE session_id = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
+    first(connection, &sql, [session_id], from_row)
 }
 
 pub(super) fn list(connection: &Connection) -> SqlResult<Vec<HubSession>> {
     let sql =
         format!("SELECT {COLUMNS}, {LAST_SEQ} FROM sessions ORDER BY updated_at DESC, session_key DESC");
-    let mut select = connection.prepare_cached(&sql)?;
-    let rows = select.query_map([], from_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    rows(connection, &sql, [], from_row)
 }
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<HubSession> {
+fn from_row(row: &Row<'_>) -> SqlResult<HubSession> {
     Ok(HubSession {
         session_id: row.get(0)?,
         runner_id: row.get(1)?,

@@ -1,16 +1,14 @@
 //! Usage, added up. SQLite reads the fields of a message's usage; nothing else here looks into it.
 
+use qd_wire::rest::{UsageRow, UsageSum};
 use rusqlite::{Connection, Row, params};
 
-use super::SqliteHub;
-use crate::error::Result;
-use crate::hub::{USAGE_ROWS_MAX, UsageQuery, UsageRow, UsageRows, UsageSum, finite};
+use super::requests::requests;
+use crate::hub::{USAGE_ROWS_MAX, UsageQuery, UsageRows};
 use crate::sqlite::error::SqlResult;
 
-impl SqliteHub {
-    pub(crate) async fn usage(&self, query: UsageQuery) -> Result<UsageRows> {
-        self.engine.read(move |connection| usage(connection, &query)).await
-    }
+requests! {
+    read usage(query: UsageQuery) -> UsageRows = usage;
 }
 
 fn usage(connection: &Connection, query: &UsageQuery) -> SqlResult<UsageRows> {
@@ -22,7 +20,7 @@ fn usage(connection: &Connection, query: &UsageQuery) -> SqlResult<UsageRows> {
     let mut found = UsageRows::default();
     while let Some(row) = rows.next()? {
         let row = from_row(row)?;
-        found.total.add(&row.sum);
+        add(&mut found.total, &row.sum);
         if found.rows.len() < limit {
             found.rows.push(row);
         } else {
@@ -35,6 +33,20 @@ fn usage(connection: &Connection, query: &UsageQuery) -> SqlResult<UsageRows> {
         found.truncated = false;
     }
     Ok(found)
+}
+
+fn add(total: &mut UsageSum, other: &UsageSum) {
+    total.input_tokens = total.input_tokens.saturating_add(other.input_tokens);
+    total.output_tokens = total.output_tokens.saturating_add(other.output_tokens);
+    total.cache_read_tokens = total.cache_read_tokens.saturating_add(other.cache_read_tokens);
+    total.cache_write_tokens = total.cache_write_tokens.saturating_add(other.cache_write_tokens);
+    total.cost_usd = finite(total.cost_usd + other.cost_usd);
+    total.messages = total.messages.saturating_add(other.messages);
+}
+
+/// JSON has no infinity.
+fn finite(sum: f64) -> f64 {
+    if sum.is_finite() { sum } else { f64::MAX }
 }
 
 /// Sums are floating: an overflow of whole numbers would be an error, and agents may say anything.

@@ -2,29 +2,26 @@ use bytes::Bytes;
 use rusqlite::Connection;
 
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::statements::{Column, changes, rows, run};
 
 /// Notes an input; false if it is known.
 pub(super) fn put(connection: &Connection, session_id: &str, input_id: &str) -> SqlResult<bool> {
-    let added = connection
-        .prepare_cached("INSERT OR IGNORE INTO run_inputs (session_id, input_id) VALUES (?1, ?2)")?
-        .execute([session_id, input_id])?;
-    Ok(added > 0)
+    let sql = "INSERT OR IGNORE INTO run_inputs (session_id, input_id) VALUES (?1, ?2)";
+    changes(connection, sql, [session_id, input_id])
 }
 
 /// Forgets inputs that were noted and then not written after all.
 pub(super) fn delete(connection: &Connection, session_id: &str, input_ids: &[String]) -> SqlResult<()> {
     for input_id in input_ids {
-        connection
-            .prepare_cached("DELETE FROM run_inputs WHERE session_id = ?1 AND input_id = ?2")?
-            .execute([session_id, input_id.as_str()])?;
+        let sql = "DELETE FROM run_inputs WHERE session_id = ?1 AND input_id = ?2";
+        run(connection, sql, [session_id, input_id.as_str()])?;
     }
     Ok(())
 }
 
 pub(super) fn delete_session(connection: &Connection, session_id: &str) -> SqlResult<()> {
-    connection.prepare_cached("DELETE FROM run_inputs WHERE session_id = ?1")?.execute([session_id])?;
-    connection.prepare_cached("DELETE FROM input_images WHERE session_id = ?1")?.execute([session_id])?;
-    Ok(())
+    run(connection, "DELETE FROM run_inputs WHERE session_id = ?1", [session_id])?;
+    run(connection, "DELETE FROM input_images WHERE session_id = ?1", [session_id]).map(drop)
 }
 
 pub(super) fn change_images(
@@ -34,25 +31,17 @@ pub(super) fn change_images(
     delete: &[String],
 ) -> SqlResult<()> {
     for (key, body) in put {
-        connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO input_images (session_id, images_key, body) VALUES (?1, ?2, ?3)",
-            )?
-            .execute((session_id, key, &body[..]))?;
+        let sql = "INSERT OR REPLACE INTO input_images (session_id, images_key, body) VALUES (?1, ?2, ?3)";
+        run(connection, sql, (session_id, key, &body[..]))?;
     }
     for key in delete {
-        connection
-            .prepare_cached("DELETE FROM input_images WHERE session_id = ?1 AND images_key = ?2")?
-            .execute([session_id, key.as_str()])?;
+        let sql = "DELETE FROM input_images WHERE session_id = ?1 AND images_key = ?2";
+        run(connection, sql, [session_id, key.as_str()])?;
     }
     Ok(())
 }
 
 pub(super) fn images(connection: &Connection, session_id: &str) -> SqlResult<Vec<(String, Bytes)>> {
-    let mut statement =
-        connection.prepare_cached("SELECT images_key, body FROM input_images WHERE session_id = ?1")?;
-    let rows = statement.query_map([session_id], |row| {
-        Ok((row.get::<_, String>(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)))
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let sql = "SELECT images_key, body FROM input_images WHERE session_id = ?1";
+    rows(connection, sql, [session_id], |row| Ok((row.get(0)?, Column::read(row, 1)?)))
 }

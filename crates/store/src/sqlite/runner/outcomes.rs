@@ -3,6 +3,8 @@ use rusqlite::{Connection, Row, params};
 
 use super::types::{OutcomeLimits, OutcomeRow, OutcomeStatus};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::key::row_limit;
+use crate::sqlite::statements::{rows, run};
 
 /// What a row costs beside its fingerprint and response.
 const ROW_OVERHEAD_BYTES: usize = 256;
@@ -44,28 +46,21 @@ pub(super) fn row_bytes(outcome: &OutcomeRow) -> usize {
 
 pub(super) fn load(connection: &Connection) -> SqlResult<Vec<OutcomeRow>> {
     let sql = format!("SELECT {COLUMNS} FROM outcomes ORDER BY created_at, outcome_key");
-    let mut select = connection.prepare_cached(&sql)?;
-    let rows = select.query_map([], from_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    rows(connection, &sql, [], from_row)
 }
 
 pub(super) fn mark_in_flight_indeterminate(connection: &Connection) -> SqlResult<u64> {
-    let changed = connection
-        .prepare_cached("UPDATE outcomes SET status = 'indeterminate' WHERE status = 'in_flight'")?
-        .execute([])?;
-    Ok(changed as u64)
+    let sql = "UPDATE outcomes SET status = 'indeterminate' WHERE status = 'in_flight'";
+    Ok(run(connection, sql, [])? as u64)
 }
 
 pub(super) fn prune(connection: &Connection, limits: OutcomeLimits) -> SqlResult<u64> {
-    let expired = connection
-        .prepare_cached("DELETE FROM outcomes WHERE created_at < ?1 AND status <> 'in_flight'")?
-        .execute([limits.created_before])?;
-    let Some((created_at, outcome_key)) = last_to_go(connection, limits)? else { return Ok(expired as u64) };
-    let excess = connection
-        .prepare_cached(
-            "DELETE FROM outcomes WHERE (created_at, outcome_key) <= (?1, ?2) AND status <> 'in_flight'",
-        )?
-        .execute([created_at, outcome_key])?;
+    const EXPIRED: &str = "DELETE FROM outcomes WHERE created_at < ?1 AND status <> 'in_flight'";
+    const EXCESS: &str =
+        "DELETE FROM outcomes WHERE (created_at, outcome_key) <= (?1, ?2) AND status <> 'in_flight'";
+    let expired = run(connection, EXPIRED, [limits.created_before])?;
+    let last = last_to_go(connection, limits)?;
+    let excess = last.map_or(Ok(0), |last| run(connection, EXCESS, last))?;
     Ok((expired + excess) as u64)
 }
 
@@ -74,8 +69,7 @@ fn last_to_go(connection: &Connection, limits: OutcomeLimits) -> SqlResult<Optio
     let (mut rows, mut bytes): (i64, i64) = connection
         .prepare_cached("SELECT count(*), coalesce(sum(bytes), 0) FROM outcomes")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let rows_max = i64::try_from(limits.rows_max).unwrap_or(i64::MAX);
-    let bytes_max = i64::try_from(limits.bytes_max).unwrap_or(i64::MAX);
+    let (rows_max, bytes_max) = (row_limit(limits.rows_max), row_limit(limits.bytes_max));
     let mut select = connection.prepare_cached(
         "SELECT created_at, outcome_key, bytes FROM outcomes WHERE status <> 'in_flight'
          ORDER BY created_at, outcome_key",
@@ -91,7 +85,7 @@ fn last_to_go(connection: &Connection, limits: OutcomeLimits) -> SqlResult<Optio
     Ok(last)
 }
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<OutcomeRow> {
+fn from_row(row: &Row<'_>) -> SqlResult<OutcomeRow> {
     let key: String = row.get(3)?;
     Ok(OutcomeRow {
         principal: row.get(0)?,

@@ -1,18 +1,20 @@
-use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, params, params_from_iter};
 
 use super::types::{ApprovalRow, RunnerSession, SessionCounters};
 use crate::error::StoreError;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::counter;
+use crate::sqlite::statements::{Column, StoredRow, changes, first, rows, run, stored_row};
+
+stored_row!(RunnerSession: session_id, config_json, native_json, version, next_seq, next_idx, state, title,
+    created_at, updated_at, extra_json);
 
 /// The next number is after the last line that was spooled or acked: units that only add lines do not write the row.
-const COLUMNS: &str = "session_id, config_json, native_json, version, max(next_seq, coalesce((
+const NEXT_SEQ: &str = "max(next_seq, coalesce((
         SELECT 1 + max(acked_seq, coalesce((
             SELECT max(spool_key) - (session_key << 40) FROM spool
             WHERE spool_key > session_key << 40 AND spool_key < (session_key + 1) << 40), 0))
-        FROM spool_sessions WHERE spool_sessions.session_id = sessions.session_id), 0)), next_idx, state, title, \
-    created_at, updated_at, extra_json";
+        FROM spool_sessions WHERE spool_sessions.session_id = sessions.session_id), 0))";
 const PUT: &str = "INSERT INTO sessions
     (session_id, config_json, native_json, version, next_seq, next_idx, state, title, created_at, updated_at,
      extra_json)
@@ -29,20 +31,7 @@ const PUT_APPROVAL: &str = "INSERT INTO approvals (session_id, request_id, body_
     ON CONFLICT (session_id, request_id) DO UPDATE SET body_json = excluded.body_json";
 
 pub(super) fn put(connection: &Connection, session: &RunnerSession) -> SqlResult<()> {
-    connection.prepare_cached(PUT)?.execute(params![
-        session.session_id,
-        session.config_json,
-        session.native_json,
-        counter("version", session.version)?,
-        counter("next_seq", session.next_seq)?,
-        counter("next_idx", session.next_idx)?,
-        session.state,
-        session.title,
-        session.created_at,
-        session.updated_at,
-        session.extra_json,
-    ])?;
-    Ok(())
+    run(connection, PUT, params_from_iter(session.values()?)).map(drop)
 }
 
 pub(super) fn put_counters(
@@ -66,23 +55,23 @@ pub(super) fn put_counters(
 }
 
 pub(super) fn get(connection: &Connection, session_id: &str) -> SqlResult<Option<RunnerSession>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions WHERE session_id = ?1");
-    Ok(connection.prepare_cached(&sql)?.query_row([session_id], from_row).optional()?)
+    let sql = format!("SELECT {} FROM sessions WHERE session_id = ?1", columns());
+    first(connection, &sql, [session_id], RunnerSession::from_row)
 }
 
 pub(super) fn list(connection: &Connection) -> SqlResult<Vec<RunnerSession>> {
-    let sql = format!("SELECT {COLUMNS} FROM sessions ORDER BY created_at, session_id");
-    let mut select = connection.prepare_cached(&sql)?;
-    let rows = select.query_map([], from_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let sql = format!("SELECT {} FROM sessions ORDER BY created_at, session_id", columns());
+    rows(connection, &sql, [], RunnerSession::from_row)
+}
+
+fn columns() -> String {
+    COLUMNS.replace("next_seq", NEXT_SEQ)
 }
 
 pub(super) fn delete(connection: &Connection, session_id: &str) -> SqlResult<bool> {
-    connection.prepare_cached("DELETE FROM message_index WHERE session_id = ?1")?.execute([session_id])?;
-    connection.prepare_cached("DELETE FROM approvals WHERE session_id = ?1")?.execute([session_id])?;
-    let deleted =
-        connection.prepare_cached("DELETE FROM sessions WHERE session_id = ?1")?.execute([session_id])?;
-    Ok(deleted > 0)
+    run(connection, "DELETE FROM message_index WHERE session_id = ?1", [session_id])?;
+    run(connection, "DELETE FROM approvals WHERE session_id = ?1", [session_id])?;
+    changes(connection, "DELETE FROM sessions WHERE session_id = ?1", [session_id])
 }
 
 pub(super) fn change_index(
@@ -92,26 +81,18 @@ pub(super) fn change_index(
     put: &[(u64, String)],
 ) -> SqlResult<()> {
     if let Some(from) = truncate_from {
-        connection
-            .prepare_cached("DELETE FROM message_index WHERE session_id = ?1 AND idx >= ?2")?
-            .execute(params![session_id, counter("idx", from)?])?;
+        let values = params![session_id, counter("idx", from)?];
+        run(connection, "DELETE FROM message_index WHERE session_id = ?1 AND idx >= ?2", values)?;
     }
     for (idx, message_id) in put {
-        connection.prepare_cached(PUT_INDEX)?.execute(params![
-            session_id,
-            counter("idx", *idx)?,
-            message_id
-        ])?;
+        run(connection, PUT_INDEX, params![session_id, counter("idx", *idx)?, message_id])?;
     }
     Ok(())
 }
 
 pub(super) fn load_index(connection: &Connection, session_id: &str) -> SqlResult<Vec<(u64, String)>> {
-    let mut select = connection
-        .prepare_cached("SELECT idx, message_id FROM message_index WHERE session_id = ?1 ORDER BY idx")?;
-    let rows =
-        select.query_map([session_id], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let sql = "SELECT idx, message_id FROM message_index WHERE session_id = ?1 ORDER BY idx";
+    rows(connection, sql, [session_id], |row| Ok((Column::read(row, 0)?, row.get(1)?)))
 }
 
 pub(super) fn change_approvals(
@@ -122,7 +103,7 @@ pub(super) fn change_approvals(
 ) -> SqlResult<()> {
     for approval in put {
         let row = params![approval.session_id, approval.request_id, &approval.body_json[..]];
-        connection.prepare_cached(PUT_APPROVAL)?.execute(row)?;
+        run(connection, PUT_APPROVAL, row)?;
     }
     if delete.is_empty() {
         return Ok(());
@@ -141,37 +122,16 @@ fn secure_delete(connection: &Connection, mode: &str) -> SqlResult<()> {
 
 fn delete_approvals(connection: &Connection, session_id: &str, delete: &[String]) -> SqlResult<()> {
     for request_id in delete {
-        connection
-            .prepare_cached("DELETE FROM approvals WHERE session_id = ?1 AND request_id = ?2")?
-            .execute([session_id, request_id.as_str()])?;
+        let sql = "DELETE FROM approvals WHERE session_id = ?1 AND request_id = ?2";
+        run(connection, sql, [session_id, request_id.as_str()])?;
     }
     Ok(())
 }
 
 pub(super) fn approvals(connection: &Connection) -> SqlResult<Vec<ApprovalRow>> {
-    let mut select = connection.prepare_cached(
-        "SELECT session_id, request_id, body_json FROM approvals ORDER BY session_id, request_id",
-    )?;
-    let rows = select.query_map([], |row| {
-        let body_json = Bytes::from(row.get::<_, Vec<u8>>(2)?);
-        Ok(ApprovalRow { session_id: row.get(0)?, request_id: row.get(1)?, body_json })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-fn from_row(row: &Row<'_>) -> rusqlite::Result<RunnerSession> {
-    let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    Ok(RunnerSession {
-        session_id: row.get(0)?,
-        config_json: row.get(1)?,
-        native_json: row.get(2)?,
-        version: count(3)?,
-        next_seq: count(4)?,
-        next_idx: count(5)?,
-        state: row.get(6)?,
-        title: row.get(7)?,
-        created_at: row.get(8)?,
-        updated_at: row.get(9)?,
-        extra_json: row.get(10)?,
+    let sql = "SELECT session_id, request_id, body_json FROM approvals ORDER BY session_id, request_id";
+    rows(connection, sql, [], |row| {
+        let (session_id, request_id) = (row.get(0)?, row.get(1)?);
+        Ok(ApprovalRow { session_id, request_id, body_json: Column::read(row, 2)? })
     })
 }

@@ -2,12 +2,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
 use crate::RecordRewrite;
-use crate::sqlite::body_slab::BodySlab;
+use crate::sqlite::body_slab::bodies;
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::key::{SEQ_MAX, cursor_seq, record_seq, seq_of, session_base};
+use crate::sqlite::key::{SEQ_MAX, cursor_seq, record_seq, row_limit, seq_of, session_base};
+use crate::sqlite::statements::{Column, first, rows, run, value};
 
 /// A read of the spool ends before the line that would make it greater than this.
 pub const SPOOL_READ_BYTES_MAX: usize = 16 << 20;
@@ -46,9 +47,8 @@ pub(super) struct SpoolPositions {
 impl SpoolPositions {
     /// Reads the places, and counts what waits: the bytes in the table are those of the last ack.
     pub(super) fn load(connection: &Connection) -> SqlResult<Self> {
-        let mut select = connection.prepare_cached(ALL)?;
-        let rows = select.query_map([], |row| Ok((row.get(4)?, spooled(row)?)))?;
-        let mut by_session: HashMap<String, SpoolPosition> = rows.collect::<rusqlite::Result<_>>()?;
+        let places = rows(connection, ALL, [], |row| Ok((row.get(4)?, spooled(row)?)))?;
+        let mut by_session: HashMap<String, SpoolPosition> = places.into_iter().collect();
         for place in by_session.values_mut() {
             let base = session_base(place.session_key)?;
             place.bytes = size(connection, base + place.acked_seq, base + SEQ_MAX.cast_signed())?;
@@ -155,13 +155,11 @@ pub(super) fn rewrite(
     let base = session_base(place.session_key)?;
     for (seq, with) in rewrites {
         let key = base + record_seq(*seq)?;
-        let mut select = connection.prepare_cached("SELECT line FROM spool WHERE spool_key = ?1")?;
-        let line: Option<Vec<u8>> = select.query_row([key], |row| row.get(0)).optional()?;
+        let line: Option<Vec<u8>> =
+            first(connection, "SELECT line FROM spool WHERE spool_key = ?1", [key], |row| Ok(row.get(0)?))?;
         let Some(line) = line else { continue };
         if let Some(new) = with(&line).filter(|new| new.len() == line.len()) {
-            connection
-                .prepare_cached("UPDATE spool SET line = ?2 WHERE spool_key = ?1")?
-                .execute((key, new))?;
+            run(connection, "UPDATE spool SET line = ?2 WHERE spool_key = ?1", (key, new))?;
         }
     }
     Ok(())
@@ -172,9 +170,7 @@ fn begin(connection: &Connection, session_id: &str) -> SqlResult<SpoolPosition> 
     if let Some(place) = find(connection, session_id)? {
         return Ok(place);
     }
-    connection
-        .prepare_cached("INSERT INTO spool_sessions (session_id) VALUES (?1)")?
-        .execute([session_id])?;
+    run(connection, "INSERT INTO spool_sessions (session_id) VALUES (?1)", [session_id])?;
     Ok(SpoolPosition::new(connection.last_insert_rowid(), 0))
 }
 
@@ -187,13 +183,12 @@ pub(super) fn delete_session(
     let Some(spooled) = find(connection, session_id)? else { return Ok(0) };
     let base = session_base(spooled.session_key)?;
     delete_through(connection, base, SEQ_MAX.cast_signed())?;
-    connection.prepare_cached("DELETE FROM spool_sessions WHERE session_id = ?1")?.execute([session_id])?;
+    run(connection, "DELETE FROM spool_sessions WHERE session_id = ?1", [session_id])?;
     Ok(places.get(session_id).map_or(0, |place| place.bytes.max(0).cast_unsigned()))
 }
 
 pub(super) fn delete_through(connection: &Connection, base: i64, seq: i64) -> SqlResult<()> {
-    connection.prepare_cached(DELETE)?.execute((base, base + seq))?;
-    Ok(())
+    run(connection, DELETE, (base, base + seq)).map(drop)
 }
 
 pub(super) fn after(
@@ -226,31 +221,20 @@ fn lines(
     (after, through): (i64, i64),
     limit: usize,
 ) -> SqlResult<Vec<(u64, Bytes)>> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut select = connection.prepare_cached(select)?;
-    let mut rows = select.query((after, through, limit))?;
-    let mut slab = BodySlab::default();
-    while let Some(row) = rows.next()? {
-        let line = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        if !slab.push(seq_of(row.get(0)?), line, SPOOL_READ_BYTES_MAX) {
-            break;
-        }
-    }
-    Ok(slab.into_bodies())
+    bodies(connection, select, (after, through, row_limit(limit)), seq_of, SPOOL_READ_BYTES_MAX)
 }
 
 /// How far each session is acked.
 pub(super) fn acked(connection: &Connection) -> SqlResult<Vec<(String, u64)>> {
-    let mut select = connection.prepare_cached("SELECT session_id, acked_seq FROM spool_sessions")?;
-    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let sql = "SELECT session_id, acked_seq FROM spool_sessions";
+    rows(connection, sql, [], |row| Ok((row.get(0)?, Column::read(row, 1)?)))
 }
 
 pub(super) fn find(connection: &Connection, session_id: &str) -> SqlResult<Option<SpoolPosition>> {
-    Ok(connection.prepare_cached(FIND)?.query_row([session_id], spooled).optional()?)
+    first(connection, FIND, [session_id], spooled)
 }
 
-fn spooled(row: &Row<'_>) -> rusqlite::Result<SpoolPosition> {
+fn spooled(row: &Row<'_>) -> SqlResult<SpoolPosition> {
     Ok(SpoolPosition {
         session_key: row.get(0)?,
         bytes: row.get(1)?,
@@ -261,5 +245,5 @@ fn spooled(row: &Row<'_>) -> rusqlite::Result<SpoolPosition> {
 
 /// Bytes of the lines in a range of keys.
 pub(super) fn size(connection: &Connection, after: i64, through: i64) -> SqlResult<i64> {
-    Ok(connection.prepare_cached(SIZE)?.query_row((after, through), |row| row.get(0))?)
+    value(connection, SIZE, (after, through))
 }

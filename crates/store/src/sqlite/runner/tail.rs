@@ -1,8 +1,9 @@
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::spool::{self, SpoolPosition};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, cursor_seq, seq_of, session_base};
+use crate::sqlite::statements::first;
 
 /// A session's newest lines stay after their ack, so that a local client can show the recent past without the hub:
 /// this many, as long as they fit into `TAIL_BYTES_MAX`. Lines that wait for their ack always stay, and count.
@@ -68,6 +69,6 @@ fn trim(connection: &Connection, base: i64, last: i64, acked: &SpoolPosition) ->
 /// 0 if there is no line.
 fn last_seq(connection: &Connection, base: i64) -> SqlResult<i64> {
     let range = (base, base + SEQ_MAX.cast_signed());
-    let last = connection.prepare_cached(LAST)?.query_row(range, |row| row.get(0)).optional()?;
+    let last = first(connection, LAST, range, |row| Ok(row.get(0)?))?;
     Ok(last.map_or(0, |key| seq_of(key).cast_signed()))
 }
