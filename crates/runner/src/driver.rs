@@ -231,13 +231,13 @@ pub fn session_name(name: &str) -> Result<String, CodedError> {
     const NAME_CHARACTERS_MAX: usize = 256;
     let name = name.trim();
     if name.is_empty() {
-        return Err(CodedError::invalid("name: Must not be empty"));
+        refuse!(InvalidRequest, "name: Must not be empty");
     }
     if name.chars().count() > NAME_CHARACTERS_MAX {
-        return Err(CodedError::invalid(format!("name: Too long (max {NAME_CHARACTERS_MAX} chars)")));
+        refuse!(InvalidRequest, "name: Too long (max {NAME_CHARACTERS_MAX} chars)");
     }
     if name.chars().any(char::is_control) {
-        return Err(CodedError::invalid("name: Must not contain control characters"));
+        refuse!(InvalidRequest, "name: Must not contain control characters");
     }
     Ok(name.to_owned())
 }

@@ -9,6 +9,13 @@
 //! descriptor to a child).
 #![deny(unsafe_op_in_unsafe_fn)]
 
+/// Ends the function with an error that has this code and these words: `refuse!(NotFound, "no session {id}")`.
+macro_rules! refuse {
+    ($code:ident, $($words:tt)+) => {
+        return Err(qd_wire::ErrorCode::$code.with(format!($($words)+)).into())
+    };
+}
+
 mod clock;
 mod config;
 pub mod driver;

@@ -140,9 +140,7 @@ impl DemoDriver {
                 return to_value(&self.stats());
             }
             AgentRequest::GetLastAssistantText => return Ok(json!({ "text": self.agent.last_answer() })),
-            other => {
-                return Err(ErrorCode::Unsupported.with(format!("The demo agent cannot do this: {other:?}")));
-            }
+            other => refuse!(Unsupported, "The demo agent cannot do this: {other:?}"),
         }
         Ok(Value::Null)
     }

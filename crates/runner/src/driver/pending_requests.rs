@@ -47,8 +47,7 @@ impl PendingRequests {
             }
         };
         if waiting.len() >= WAITING_MAX {
-            let error = format!("The agent has {WAITING_MAX} unanswered requests; wait or abort");
-            return Err(AgentFailure::refused(ErrorCode::Busy.with(error)));
+            refuse!(Busy, "The agent has {WAITING_MAX} unanswered requests; wait or abort");
         }
         waiting.insert(id.clone(), sender);
         drop(state);

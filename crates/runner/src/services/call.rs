@@ -119,7 +119,7 @@ impl Call {
             serde_json::from_str(&text).map_err(|error| CodedError::invalid(error.to_string()))?;
         let command = Command::parse(&cmd, &text)?;
         if !is_gated(&command) {
-            return Err(ErrorCode::Unsupported.with(format!("'{cmd}' needs no approval")));
+            refuse!(Unsupported, "'{cmd}' needs no approval");
         }
         let incoming = IncomingCommand {
             token: shared.submissions.token(),
@@ -435,10 +435,10 @@ fn check_scope(scope: &ServiceScope) -> Result<(), CodedError> {
         text.as_ref().is_some_and(|text| text.is_empty() || text.len() > bytes_max)
     };
     if is_bad(&scope.request_id, REQUEST_ID_BYTES_MAX) {
-        return Err(CodedError::invalid(format!("request_id: Must have 1 to {REQUEST_ID_BYTES_MAX} bytes")));
+        refuse!(InvalidRequest, "request_id: Must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
     }
     if is_bad(&scope.actor, ACTOR_BYTES_MAX) {
-        return Err(CodedError::invalid(format!("actor: Must have 1 to {ACTOR_BYTES_MAX} bytes")));
+        refuse!(InvalidRequest, "actor: Must have 1 to {ACTOR_BYTES_MAX} bytes");
     }
     Ok(())
 }

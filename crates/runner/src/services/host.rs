@@ -149,7 +149,7 @@ pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> ServiceResul
 
 fn check(name: &str, value: u64, max: u64) -> ServiceResult<u64> {
     if value == 0 || value > max {
-        return Err(ServiceError::invalid(format!("{name}: Must be 1 to {max}")));
+        refuse!(InvalidRequest, "{name}: Must be 1 to {max}");
     }
     Ok(value)
 }

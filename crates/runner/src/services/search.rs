@@ -173,10 +173,10 @@ fn matcher(params: &FsSearchParams) -> ServiceResult<RegexMatcher> {
         return Err(ServiceError::Missing("q"));
     }
     if params.query.len() > QUERY_BYTES_MAX {
-        return Err(ServiceError::invalid(format!("the query has more than {QUERY_BYTES_MAX} bytes")));
+        refuse!(InvalidRequest, "the query has more than {QUERY_BYTES_MAX} bytes");
     }
     if params.query.contains('\n') {
-        return Err(ServiceError::invalid("the query has more than one line: search for one of them"));
+        refuse!(InvalidRequest, "the query has more than one line: search for one of them");
     }
     let is_regex = params.regex == Some(true);
     RegexMatcherBuilder::new()
@@ -205,13 +205,13 @@ fn searcher() -> Searcher {
 fn globs(params: &FsSearchParams) -> ServiceResult<Override> {
     let globs = params.globs.as_deref().unwrap_or_default();
     if globs.len() > GLOBS_MAX {
-        return Err(ServiceError::invalid(format!("more than {GLOBS_MAX} globs")));
+        refuse!(InvalidRequest, "more than {GLOBS_MAX} globs");
     }
     let bad = |error| ServiceError::invalid(format!("a glob is not valid: {error}"));
     let mut builder = OverrideBuilder::new("");
     for glob in globs {
         if glob.len() > QUERY_BYTES_MAX {
-            return Err(ServiceError::invalid(format!("a glob has more than {QUERY_BYTES_MAX} bytes")));
+            refuse!(InvalidRequest, "a glob has more than {QUERY_BYTES_MAX} bytes");
         }
         builder.add(glob).map_err(bad)?;
     }

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use notify::event::{ModifyKind, RemoveKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher};
-use qd_wire::ErrorCode;
 use qd_wire::service::{FsChange, FsChanges, FsWatchParams};
 use rustix::fs::FileType;
 
@@ -118,10 +117,7 @@ fn collect(
                 until.get_or_insert(now + DEBOUNCE);
             }
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(ServiceError::coded(
-                    ErrorCode::Failed,
-                    "the system stopped watching: watch again",
-                ));
+                refuse!(Failed, "the system stopped watching: watch again");
             }
         }
     }
@@ -158,7 +154,7 @@ impl PendingChanges {
             let Some(path) = directories.relative(&path) else { continue };
             if path.as_os_str().is_empty() {
                 if is_gone {
-                    return Err(ServiceError::coded(ErrorCode::NotFound, "the watched directory is gone"));
+                    refuse!(NotFound, "the watched directory is gone");
                 }
                 continue;
             }

@@ -304,8 +304,7 @@ impl SessionActor {
             // What is typed goes to whatever asks by now, so it must be what the person has read.
             self.update_screen_question(now_ms());
             if !self.session.is_open_question(&params.request_id) {
-                let error = "the question is gone from the screen; look again";
-                return Err(ErrorCode::QuestionNotFound.with(error));
+                refuse!(QuestionNotFound, "the question is gone from the screen; look again");
             }
         }
         let incoming = &admitted.incoming;
@@ -315,8 +314,7 @@ impl SessionActor {
         // A foreign server has one name for all its people, and sees to it itself who of them approves.
         let is_many = incoming.principal == FOREIGN_SERVER && incoming.connection == FOREIGN_SERVER;
         if !may_skip && !is_many && asker == Some(incoming.principal.as_str()) {
-            let error = "you asked for this yourself; somebody else has to approve it";
-            return Err(ErrorCode::PermissionDenied.with(error));
+            refuse!(PermissionDenied, "you asked for this yourself; somebody else has to approve it");
         }
         Ok(())
     }

@@ -234,16 +234,16 @@ pub(crate) fn restore(
 fn check_cwd(cwd: &str) -> Result<(), CodedError> {
     const CHARACTERS_MAX: usize = 4096;
     if cwd.trim().is_empty() {
-        return Err(CodedError::invalid("CWD must be a non-empty string"));
+        refuse!(InvalidRequest, "CWD must be a non-empty string");
     }
     if cwd.chars().count() > CHARACTERS_MAX {
-        return Err(CodedError::invalid("CWD too long (max 4096 characters)"));
+        refuse!(InvalidRequest, "CWD too long (max 4096 characters)");
     }
     if cwd.contains('\0') || cwd.starts_with('~') {
-        return Err(CodedError::invalid("CWD contains potentially dangerous path components"));
+        refuse!(InvalidRequest, "CWD contains potentially dangerous path components");
     }
     if !Path::new(cwd).is_absolute() {
-        return Err(CodedError::invalid("CWD must be an absolute path"));
+        refuse!(InvalidRequest, "CWD must be an absolute path");
     }
     match std::fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(()),
@@ -280,7 +280,7 @@ pub(super) fn start_request(
 ) -> Result<StartRequest, CodedError> {
     let cwd = PathBuf::from(session.identity().cwd.clone().unwrap_or_else(|| "/".to_owned()));
     if !cwd.is_absolute() {
-        return Err(CodedError::invalid(format!("cwd: Must be an absolute path, not '{}'", cwd.display())));
+        refuse!(InvalidRequest, "cwd: Must be an absolute path, not '{}'", cwd.display());
     }
     if is_terminal(&config.harness) {
         check_run_cwd(&cwd)?;

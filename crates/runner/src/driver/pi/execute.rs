@@ -161,8 +161,7 @@ async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> Age
         // A newer pi may know more words than we do.
         let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
         if !known.iter().any(|known| known == level) {
-            let error = format!("level: Must be one of: {}", THINKING_LEVELS.join(", "));
-            return Err(AgentFailure::refused(CodedError::invalid(error)));
+            refuse!(InvalidRequest, "level: Must be one of: {}", THINKING_LEVELS.join(", "));
         }
     }
     let reply = handle.request(AgentRequest::SetThinkingLevel { level: level.to_owned() }).await?;

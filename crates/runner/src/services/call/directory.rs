@@ -42,17 +42,10 @@ pub(crate) async fn in_session(
     let facts = match tokio::time::timeout(FACTS_TIMEOUT, asked).await {
         Ok(Some(facts)) if facts.exists => facts,
         Ok(_) => return Err(CodedError::session_not_found(session_id).into()),
-        Err(_) => {
-            return Err(ErrorCode::Busy
-                .with("The session is busy and does not answer. Please retry.")
-                .into());
-        }
+        Err(_) => refuse!(Busy, "The session is busy and does not answer. Please retry."),
     };
     let Some(cwd) = facts.cwd.clone() else {
-        return Err(ServiceError::coded(
-            ErrorCode::Conflict,
-            format!("Session '{session_id}' works in no directory"),
-        ));
+        refuse!(Conflict, "Session '{session_id}' works in no directory");
     };
     Ok(CallDirectory { path: PathBuf::from(cwd), facts: Some(facts) })
 }
@@ -64,11 +57,11 @@ pub(crate) async fn without_session(
     role: Option<Role>,
 ) -> ServiceResult<CallDirectory> {
     let Some(root) = scope.root.as_deref().filter(|root| !root.is_empty()) else {
-        return Err(ServiceError::invalid("Name a session_id, or a directory as 'root'"));
+        refuse!(InvalidRequest, "Name a session_id, or a directory as 'root'");
     };
     let path = PathBuf::from(root);
     if !path.is_absolute() || root.contains('\0') {
-        return Err(ServiceError::invalid(format!("root: Must be an absolute path, not '{root}'")));
+        refuse!(InvalidRequest, "root: Must be an absolute path, not '{root}'");
     }
     let workspace_roots = shared.config.services.workspace_roots.clone();
     let (path, is_allowed) = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,5 @@
 //! The gate before calls that change files or run commands: who passes unasked, and the question for the others.
 
-use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::people::Role;
@@ -93,13 +92,11 @@ pub(crate) struct GateQuestion<'a> {
 /// The question before a call, with all that a person must know and all that is needed to do it later.
 pub(crate) fn question(config: &ServiceConfig, asked: &GateQuestion<'_>) -> ServiceResult<InputRequest> {
     if asked.text.len() > COMMAND_BYTES_MAX {
-        return Err(ServiceError::coded(
-            ErrorCode::TooLarge,
-            format!(
-                "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",
-                COMMAND_BYTES_MAX >> 10
-            ),
-        ));
+        refuse!(
+            TooLarge,
+            "The command is too long to ask a person about it (max {} KiB); send long contents with fs.upload",
+            COMMAND_BYTES_MAX >> 10
+        );
     }
     let op_tool = op_tool(asked.cmd);
     let mut arguments = parameters(asked.command);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandClass;
-use qd_wire::{Command, ErrorCode};
+use qd_wire::Command;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Cancellation, ServiceError, ServiceResult};
@@ -132,10 +132,7 @@ impl WaitingCall {
         let runner_slots: usize = locked.waiting.values().sum();
         let session_slots = locked.waiting.get(scope).copied().unwrap_or_default();
         if runner_slots >= WAITING_MAX || session_slots >= WAITING_PER_SESSION_MAX {
-            return Err(ServiceError::coded(
-                ErrorCode::Busy,
-                "The runner is busy: too many service calls wait for their turn. Please retry.",
-            ));
+            refuse!(Busy, "The runner is busy: too many service calls wait for their turn. Please retry.");
         }
         locked.waiting.insert(scope.to_owned(), session_slots + 1);
         Ok(WaitingCall { state: Arc::clone(state), scope: scope.to_owned() })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandClass;
-use qd_wire::{CodedError, Command, ErrorCode};
+use qd_wire::{CodedError, Command};
 
 use super::Cancellation;
 use crate::session::{IncomingCommand, RunnerContext};
@@ -70,8 +70,7 @@ impl RunningCalls {
     ) -> Result<CallRegistration, CodedError> {
         let mut state = self.0.lock();
         if state.calls.len() >= CALLS_MAX {
-            let error = format!("The runner has {CALLS_MAX} service calls under way. Please retry later.");
-            return Err(ErrorCode::Busy.with(error));
+            refuse!(Busy, "The runner has {CALLS_MAX} service calls under way. Please retry later.");
         }
         state.next += 1;
         let name = (origin, link_id.to_owned(), state.next);

@@ -4,15 +4,13 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use qd_wire::service::{
-    Encoding, FsCreateDirectoryParams, FsDeleteParams, FsListParams, FsMoveParams, FsReadParams,
-    FsSearchParams, FsStatParams, FsTreeParams, FsUploadParams, FsWriteParams,
-};
+use qd_wire::service::FsUploadParams;
 use rustix::fs::RenameFlags;
 use serde::Serialize;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::fixture::{Fixture, SECRET};
+use super::fixture::{Fixture, SECRET, call};
 use super::*;
 use crate::services::call::{Cancellation, ServiceResult};
 use crate::services::root::Root;
@@ -182,77 +180,49 @@ impl AttackLog<'_> {
 
 /// Every operation there is with one path.
 fn attack(root: &Root, uploads: &UploadTable, path: &str, number: u64, said: &mut AttackLog<'_>) {
-    let never = Cancellation::default();
-    let path = path.to_owned();
-    for encoding in [Encoding::Text, Encoding::Base64] {
-        let params = FsReadParams { path: path.clone(), encoding: Some(encoding), ..FsReadParams::default() };
-        said.check("read", &path, read(root, &params, &never));
+    for encoding in ["text", "base64"] {
+        said.check("read", path, call(root, read, json!({ "path": path, "encoding": encoding })));
     }
-    let params = FsStatParams { path: path.clone(), hash: Some(true), ..FsStatParams::default() };
-    said.check("stat", &path, stat(root, &params, &never));
-    let some = Some(path.clone());
-    let params = FsListParams { path: some.clone(), include_hidden: Some(true), ..FsListParams::default() };
-    said.check("list", &path, list(root, &params, &never));
-    let params = FsTreeParams { path: some.clone(), depth: Some(8), ..FsTreeParams::default() };
-    said.check("tree", &path, tree(root, &params, &never));
-    let query = "SECRET".to_owned();
-    let params =
-        FsSearchParams { query, path: some, include_hidden: Some(true), ..FsSearchParams::default() };
-    said.check("search", &path, search(root, &params, &never));
-    change(root, uploads, &path, number, said, &never);
+    said.check("stat", path, call(root, stat, json!({ "path": path, "hash": true })));
+    said.check("list", path, call(root, list, json!({ "path": path, "include_hidden": true })));
+    said.check("tree", path, call(root, tree, json!({ "path": path, "depth": 8 })));
+    let query = json!({ "query": "SECRET", "path": path, "include_hidden": true });
+    said.check("search", path, call(root, search, query));
+    change(root, uploads, path, number, said);
 }
 
-fn change(
-    root: &Root,
-    uploads: &UploadTable,
-    path: &str,
-    number: u64,
-    said: &mut AttackLog<'_>,
-    never: &Cancellation,
-) {
-    let create_parents = Some(number.is_multiple_of(2));
-    let content = "ATTACK".to_owned();
-    let params = FsWriteParams { path: path.into(), content, create_parents, ..FsWriteParams::default() };
-    said.check("write", path, write(root, &params, never));
-    for last in [false, true] {
+fn change(root: &Root, uploads: &UploadTable, path: &str, number: u64, said: &mut AttackLog<'_>) {
+    let create_parents = number.is_multiple_of(2);
+    let file = json!({ "path": path, "content": "ATTACK", "create_parents": create_parents });
+    said.check("write", path, call(root, write, file));
+    for (what, offset, last, abort) in
+        [("upload", 0, false, false), ("upload", 8, true, false), ("abort", 0, false, true)]
+    {
         let params = FsUploadParams {
             upload_id: number.to_string(),
             path: path.into(),
-            offset: if last { 8 } else { 0 },
+            offset,
             data: super::to_base64(b"UPLOADED"),
             last: Some(last),
-            create_parents,
+            abort: Some(abort),
+            create_parents: Some(create_parents),
             ..FsUploadParams::default()
         };
-        said.check("upload", path, upload(uploads, root, &params, UploadSender::default(), never));
+        let never = Cancellation::default();
+        said.check(what, path, upload(uploads, root, &params, UploadSender::default(), &never));
     }
-    let abort = FsUploadParams {
-        upload_id: number.to_string(),
-        path: path.into(),
-        abort: Some(true),
-        ..Default::default()
-    };
-    said.check("abort", path, upload(uploads, root, &abort, UploadSender::default(), never));
-    let params = FsCreateDirectoryParams { path: path.into(), create_parents, ..Default::default() };
-    said.check("create_directory", path, create_directory(root, &params, never));
-    let overwrite = Some(number.is_multiple_of(3));
-    let ends = |from: &str, to: &str| FsMoveParams {
-        from: from.into(),
-        to: to.into(),
-        overwrite,
-        create_parents,
-        ..FsMoveParams::default()
-    };
-    said.check("copy from", path, copy(root, &ends(path, &format!("copy-{number}")), never));
-    said.check("copy to", path, copy(root, &ends("file.txt", path), never));
-    said.check("copy to", path, copy(root, &ends("out", path), never));
-    said.check("rename from", path, rename(root, &ends(path, &format!("moved-{number}")), never));
-    said.check("rename to", path, rename(root, &ends(&format!("moved-{number}"), path), never));
-    let copied = FsReadParams { path: format!("copy-{number}"), ..FsReadParams::default() };
-    said.check("read copy", path, read(root, &copied, never));
-    let recursive = Some(number.is_multiple_of(2));
-    let params = FsDeleteParams { path: path.into(), recursive, ..FsDeleteParams::default() };
-    said.check("delete", path, delete(root, &params, never));
+    let directory = json!({ "path": path, "create_parents": create_parents });
+    said.check("create_directory", path, call(root, create_directory, directory));
+    let overwrite = number.is_multiple_of(3);
+    let ends = |from: &str, to: &str| json!({ "from": from, "to": to, "overwrite": overwrite, "create_parents": create_parents });
+    let (copied, moved) = (format!("copy-{number}"), format!("moved-{number}"));
+    said.check("copy from", path, call(root, copy, ends(path, &copied)));
+    said.check("copy to", path, call(root, copy, ends("file.txt", path)));
+    said.check("copy to", path, call(root, copy, ends("out", path)));
+    said.check("rename from", path, call(root, rename, ends(path, &moved)));
+    said.check("rename to", path, call(root, rename, ends(&moved, path)));
+    said.check("read copy", path, call(root, read, json!({ "path": copied })));
+    said.check("delete", path, call(root, delete, json!({ "path": path, "recursive": create_parents })));
 }
 
 #[test]
@@ -330,25 +300,16 @@ fn a_directory_that_becomes_a_link_during_calls_never_leads_out() {
 fn race(fixture: &Fixture, uploads: &UploadTable, number: u64, said: &mut AttackLog<'_>) {
     for name in ["secret.txt", "canary", "canary/bird", "canary/deep", "created"] {
         let path = format!("swap/{name}");
-        let never = Cancellation::default();
         let root = &fixture.root;
         // Both the directory and the link have these names, so that every call has something to find.
-        let parents = FsCreateDirectoryParams {
-            path: "swap/canary/deep".into(),
-            create_parents: Some(true),
-            ..FsCreateDirectoryParams::default()
-        };
-        said.check("prepare", &path, create_directory(root, &parents, &never));
+        let parents = json!({ "path": "swap/canary/deep", "create_parents": true });
+        said.check("prepare", &path, call(root, create_directory, parents));
         for file in ["swap/secret.txt", "swap/canary/bird", "swap/canary/deep/bird"] {
-            let content = "inside".to_owned();
-            let params = FsWriteParams { path: file.into(), content, ..FsWriteParams::default() };
-            said.check("prepare", &path, write(root, &params, &never));
+            said.check("prepare", &path, call(root, write, json!({ "path": file, "content": "inside" })));
         }
         attack(root, uploads, &path, number, said);
         for leftover in [format!("copy-{number}"), format!("moved-{number}")] {
-            let params =
-                FsDeleteParams { path: leftover, recursive: Some(true), ..FsDeleteParams::default() };
-            said.check("tidy", &path, delete(root, &params, &never));
+            said.check("tidy", &path, call(root, delete, json!({ "path": leftover, "recursive": true })));
         }
     }
     // The walks from the root pass the directory too.
@@ -356,15 +317,9 @@ fn race(fixture: &Fixture, uploads: &UploadTable, number: u64, said: &mut Attack
 }
 
 fn attack_walks(root: &Root, said: &mut AttackLog<'_>) {
-    let never = Cancellation::default();
-    let params = FsTreeParams { depth: Some(8), ..FsTreeParams::default() };
-    said.check("tree", "", tree(root, &params, &never));
-    let params = FsSearchParams { query: "SECRET".into(), ..FsSearchParams::default() };
-    said.check("search", "", search(root, &params, &never));
-    let ends = FsMoveParams { from: "swap".into(), to: "copied".into(), ..FsMoveParams::default() };
-    said.check("copy", "", copy(root, &ends, &never));
-    let params = FsReadParams { path: "copied/secret.txt".into(), ..FsReadParams::default() };
-    said.check("read", "", read(root, &params, &never));
-    let params = FsDeleteParams { path: "copied".into(), recursive: Some(true), ..FsDeleteParams::default() };
-    said.check("delete", "", delete(root, &params, &never));
+    said.check("tree", "", call(root, tree, json!({ "depth": 8 })));
+    said.check("search", "", call(root, search, json!({ "query": "SECRET" })));
+    said.check("copy", "", call(root, copy, json!({ "from": "swap", "to": "copied" })));
+    said.check("read", "", call(root, read, json!({ "path": "copied/secret.txt" })));
+    said.check("delete", "", call(root, delete, json!({ "path": "copied", "recursive": true })));
 }

@@ -107,7 +107,7 @@ impl MovePaths {
             return Err(failure(Errno::NOENT));
         }
         if overwrite && from != to && from.as_path().starts_with(to.as_path()) {
-            return Err(ServiceError::invalid("a directory cannot be replaced by something that is in it"));
+            refuse!(InvalidRequest, "a directory cannot be replaced by something that is in it");
         }
         cancel.check()?;
         if params.create_parents == Some(true)

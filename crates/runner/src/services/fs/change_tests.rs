@@ -1,19 +1,21 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use serde_json::{Value, json};
+
 use super::*;
-use crate::services::fs::fixture::{Fixture, at_once, refused_as, words};
+use crate::services::fs::fixture::{Fixture, assert_refused, at_once, parsed, refused_as, words};
 
 fn never() -> Cancellation {
     Cancellation::default()
 }
 
-fn params(from: &str, to: &str) -> FsMoveParams {
-    FsMoveParams { from: from.into(), to: to.into(), ..FsMoveParams::default() }
+fn params(from: &str, to: &str) -> Value {
+    json!({ "from": from, "to": to })
 }
 
-fn over(from: &str, to: &str) -> FsMoveParams {
-    FsMoveParams { overwrite: Some(true), ..params(from, to) }
+fn over(from: &str, to: &str) -> Value {
+    json!({ "from": from, "to": to, "overwrite": true })
 }
 
 /// A directory with all that a careless copy loses.
@@ -46,12 +48,11 @@ fn check_planted(fixture: &Fixture, at: &str) {
 fn directories_are_made() {
     let fixture = Fixture::new();
     let create = |path: &str, create_parents| {
-        let params = FsCreateDirectoryParams { path: path.into(), create_parents, ..Default::default() };
-        create_directory(&fixture.root, &params, &never())
+        fixture.call(create_directory, json!({ "path": path, "create_parents": create_parents }))
     };
     assert_eq!(create("a", None).unwrap().count, 1);
-    assert!(refused_as(ErrorCode::AlreadyExists, create("a", None)).contains("something at a already"));
-    assert!(refused_as(ErrorCode::AlreadyExists, create(".", None)).contains("already"));
+    assert_refused(ErrorCode::AlreadyExists, "something at a already", create("a", None));
+    assert_refused(ErrorCode::AlreadyExists, "already", create(".", None));
     assert!(refused_as(ErrorCode::NotFound, create("x/y", None)).starts_with("bad path: No such file"));
     assert_eq!(create("x/y/z", Some(true)).unwrap().count, 3);
     assert_eq!(create("x/y/z", Some(true)).unwrap().count, 0);
@@ -68,11 +69,11 @@ fn a_move_is_a_rename_and_loses_nothing() {
     let fixture = Fixture::new();
     plant(&fixture);
     let number = fs::metadata(fixture.at("dir/sub/deep.txt")).unwrap().ino();
-    rename(&fixture.root, &params("dir", "renamed"), &never()).unwrap();
+    fixture.call(rename, params("dir", "renamed")).unwrap();
     check_planted(&fixture, "renamed");
     assert_eq!(fs::metadata(fixture.at("renamed/sub/deep.txt")).unwrap().ino(), number);
-    let to_new = FsMoveParams { create_parents: Some(true), ..params("renamed", "p/q/moved") };
-    rename(&fixture.root, &to_new, &never()).unwrap();
+    let to_new = json!({ "from": "renamed", "to": "p/q/moved", "create_parents": true });
+    fixture.call(rename, to_new).unwrap();
     check_planted(&fixture, "p/q/moved");
     assert!(!fixture.at("dir").exists() && !fixture.at("renamed").exists());
 }
@@ -84,7 +85,7 @@ fn a_move_to_another_device_loses_nothing() {
     let modified = |path: &str| fs::symlink_metadata(fixture.at(path)).unwrap().mtime_nsec();
     let names = ["sub/deep.txt", "sub", "inside-link", "empty"];
     let before: Vec<i64> = names.iter().map(|name| modified(&format!("dir/{name}"))).collect();
-    let params = params("dir", "moved");
+    let params = parsed(params("dir", "moved"));
     let ends = MovePaths::open(&fixture.root, &params, &never()).unwrap();
     assert_eq!(ends.move_across(&params, &never()).unwrap(), 10);
     check_planted(&fixture, "moved");
@@ -100,11 +101,10 @@ fn nothing_is_overwritten_unless_asked() {
     for operation in [rename, copy] {
         fixture.put("a", "new");
         fixture.put("b", "old");
-        let error =
-            refused_as(ErrorCode::AlreadyExists, operation(&fixture.root, &params("a", "b"), &never()));
+        let error = refused_as(ErrorCode::AlreadyExists, fixture.call(operation, params("a", "b")));
         assert!(error.contains("something at b already"), "{error}");
         assert_eq!((fixture.text("a"), fixture.text("b")), ("new".into(), "old".into()));
-        operation(&fixture.root, &over("a", "b"), &never()).unwrap();
+        fixture.call(operation, over("a", "b")).unwrap();
         assert_eq!(fixture.text("b"), "new");
     }
     // A link that leads out, or nowhere, is something too; what it leads to is not touched.
@@ -114,11 +114,11 @@ fn nothing_is_overwritten_unless_asked() {
     for operation in [rename, copy] {
         for to in ["out", "dangling"] {
             fixture.put("a", "new");
-            assert!(operation(&fixture.root, &params("a", to), &never()).is_err());
+            assert!(fixture.call(operation, params("a", to)).is_err());
         }
     }
-    copy(&fixture.root, &over("a", "dangling"), &never()).unwrap();
-    rename(&fixture.root, &over("a", "out"), &never()).unwrap();
+    fixture.call(copy, over("a", "dangling")).unwrap();
+    fixture.call(rename, over("a", "out")).unwrap();
     assert_eq!((fixture.text("dangling"), fixture.text("out")), ("new".into(), "new".into()));
     assert_eq!(fixture.outside_state(), before);
 }
@@ -131,13 +131,13 @@ fn directories_are_replaced_whole_if_asked() {
         fixture.put(&at("new/n"), "new");
         fixture.put(&at("old/o"), "old");
         fixture.put(&at("file"), "file");
-        operation(&fixture.root, &over(&at("new"), &at("old")), &never()).unwrap();
+        fixture.call(operation, over(&at("new"), &at("old"))).unwrap();
         assert_eq!(fixture.text(&at("old/n")), "new");
         assert!(!fixture.at(&at("old/o")).exists());
-        operation(&fixture.root, &over(&at("old"), &at("file")), &never()).unwrap();
+        fixture.call(operation, over(&at("old"), &at("file"))).unwrap();
         assert_eq!(fixture.text(&at("file/n")), "new");
         fixture.put(&at("plain"), "plain");
-        operation(&fixture.root, &over(&at("plain"), &at("file")), &never()).unwrap();
+        fixture.call(operation, over(&at("plain"), &at("file"))).unwrap();
         assert_eq!(fixture.text(&at("file")), "plain");
     }
     assert!(!fixture.names().iter().any(|name| name.ends_with(".tmp")));
@@ -148,31 +148,25 @@ fn odd_ends_are_refused() {
     let fixture = Fixture::new();
     fixture.put("a/b/c", "content");
     for operation in [rename, copy] {
-        assert!(operation(&fixture.root, &params("a", "a/inside"), &never()).is_err());
-        assert!(operation(&fixture.root, &over("a/b", "a"), &never()).is_err());
-        assert!(operation(&fixture.root, &params("a/b", "a"), &never()).is_err());
+        assert!(fixture.call(operation, params("a", "a/inside")).is_err());
+        assert!(fixture.call(operation, over("a/b", "a")).is_err());
+        assert!(fixture.call(operation, params("a/b", "a")).is_err());
+        assert_refused(ErrorCode::InvalidRequest, "root itself", fixture.call(operation, params(".", "x")));
+        assert!(fixture.call(operation, over("a", ".")).is_err());
+        assert_refused(ErrorCode::InvalidRequest, "root itself", fixture.call(operation, params("a", ".")));
         assert!(
-            refused_as(ErrorCode::InvalidRequest, operation(&fixture.root, &params(".", "x"), &never()))
-                .contains("root itself")
-        );
-        assert!(operation(&fixture.root, &over("a", "."), &never()).is_err());
-        assert!(
-            refused_as(ErrorCode::InvalidRequest, operation(&fixture.root, &params("a", "."), &never()))
-                .contains("root itself")
-        );
-        assert!(
-            refused_as(ErrorCode::NotFound, operation(&fixture.root, &params("missing", "x"), &never()))
+            refused_as(ErrorCode::NotFound, fixture.call(operation, params("missing", "x")))
                 .starts_with("bad path: No such")
         );
-        assert_eq!(words(operation(&fixture.root, &params("../x", "y"), &never())), "path contains ..");
-        assert_eq!(words(operation(&fixture.root, &params("a", "/y"), &never())), "path must be relative");
+        assert_eq!(words(fixture.call(operation, params("../x", "y"))), "path contains ..");
+        assert_eq!(words(fixture.call(operation, params("a", "/y"))), "path must be relative");
     }
     assert_eq!(fixture.names(), ["a", "a/b", "a/b/c"]);
     // Onto itself, and onto another name of itself.
-    rename(&fixture.root, &over("a/b/c", "a/b/c"), &never()).unwrap();
+    fixture.call(rename, over("a/b/c", "a/b/c")).unwrap();
     assert_eq!(fixture.text("a/b/c"), "content");
     fs::hard_link(fixture.at("a/b/c"), fixture.at("twin")).unwrap();
-    rename(&fixture.root, &over("a/b/c", "twin"), &never()).unwrap();
+    fixture.call(rename, over("a/b/c", "twin")).unwrap();
     assert_eq!(fixture.names(), ["a", "a/b", "twin"]);
 }
 
@@ -180,10 +174,10 @@ fn odd_ends_are_refused() {
 fn a_copy_has_all_and_follows_no_link() {
     let fixture = Fixture::new();
     plant(&fixture);
-    assert_eq!(copy(&fixture.root, &params("dir", "copy"), &never()).unwrap().count, 10);
+    assert_eq!(fixture.call(copy, params("dir", "copy")).unwrap().count, 10);
     check_planted(&fixture, "dir");
     check_planted(&fixture, "copy");
-    copy(&fixture.root, &params("dir/outside-link", "link-copy"), &never()).unwrap();
+    fixture.call(copy, params("dir/outside-link", "link-copy")).unwrap();
     assert!(fs::symlink_metadata(fixture.at("link-copy")).unwrap().is_symlink());
     assert!(!fixture.names().iter().any(|name| name.ends_with(".tmp")));
 }
@@ -194,7 +188,7 @@ fn hole_16_pipes_are_copied_as_pipes() {
     fixture.put("dir/file", "x");
     fixture.fifo("dir/pipe");
     at_once(move || {
-        copy(&fixture.root, &params("dir", "copy"), &never()).unwrap();
+        fixture.call(copy, params("dir", "copy")).unwrap();
         let kind = fs::symlink_metadata(fixture.at("copy/pipe")).unwrap().file_type();
         assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind));
     });
@@ -205,18 +199,16 @@ fn cancelled_work_leaves_nothing_behind() {
     let fixture = Fixture::new();
     plant(&fixture);
     let before = fixture.names();
-    let cancel = never();
-    cancel.cancel();
-    assert_eq!(copy(&fixture.root, &params("dir", "copy"), &cancel).unwrap_err(), ServiceError::Cancelled);
+    fixture.assert_cancelled(copy, params("dir", "copy"));
+    fixture.assert_cancelled(rename, params("dir", "x"));
+    fixture.assert_cancelled(delete, json!({ "path": "dir", "recursive": true }));
     // In the middle of it.
-    let ends = MovePaths::open(&fixture.root, &params("dir", "copy"), &never()).unwrap();
-    assert_eq!(
-        ends.copy(&params("dir", "copy"), &mut TreeWork::new(&cancel, false)).unwrap_err(),
-        ServiceError::Cancelled
-    );
-    assert_eq!(rename(&fixture.root, &params("dir", "x"), &cancel).unwrap_err(), ServiceError::Cancelled);
-    let all = FsDeleteParams { path: "dir".into(), recursive: Some(true), ..Default::default() };
-    assert_eq!(delete(&fixture.root, &all, &cancel).unwrap_err(), ServiceError::Cancelled);
+    let cancel = never();
+    let copying = parsed(params("dir", "copy"));
+    let ends = MovePaths::open(&fixture.root, &copying, &cancel).unwrap();
+    cancel.cancel();
+    let stopped = ends.copy(&copying, &mut TreeWork::new(&cancel, false));
+    assert_eq!(stopped.unwrap_err(), ServiceError::Cancelled);
     assert_eq!(fixture.names(), before);
 }
 
@@ -227,17 +219,12 @@ fn deleting_follows_no_link_and_spares_the_root() {
     fixture.link("../outside", "out");
     fixture.link("dir", "in");
     let before = fixture.outside_state();
-    let remove = |path: &str, recursive| {
-        delete(
-            &fixture.root,
-            &FsDeleteParams { path: path.into(), recursive, ..Default::default() },
-            &never(),
-        )
-    };
+    let remove =
+        |path: &str, recursive| fixture.call(delete, json!({ "path": path, "recursive": recursive }));
     for path in [".", "./"] {
-        assert!(refused_as(ErrorCode::InvalidRequest, remove(path, Some(true))).contains("root itself"));
+        assert_refused(ErrorCode::InvalidRequest, "root itself", remove(path, Some(true)));
     }
-    assert!(refused_as(ErrorCode::Conflict, remove("dir", None)).contains("recursive"));
+    assert_refused(ErrorCode::Conflict, "recursive", remove("dir", None));
     assert_eq!(remove("dir/empty", None).unwrap().count, 1);
     assert!(refused_as(ErrorCode::NotFound, remove("missing", None)).starts_with("bad path: No such"));
     assert!(words(remove("missing", Some(true))).starts_with("bad path: No such"));
@@ -255,13 +242,8 @@ fn trees_that_are_too_deep_are_refused() {
     let fixture = Fixture::new();
     let deep = format!("top/{}", vec!["d"; 300].join("/"));
     fs::create_dir_all(fixture.at(&deep)).unwrap();
-    assert!(
-        refused_as(ErrorCode::LimitReached, copy(&fixture.root, &params("top", "copy"), &never()))
-            .contains("levels deep")
-    );
+    assert_refused(ErrorCode::LimitReached, "levels deep", fixture.call(copy, params("top", "copy")));
     assert!(!fixture.at("copy").exists());
-    let all = FsDeleteParams { path: "top".into(), recursive: Some(true), ..Default::default() };
-    assert!(
-        refused_as(ErrorCode::LimitReached, delete(&fixture.root, &all, &never())).contains("levels deep")
-    );
+    let all = json!({ "path": "top", "recursive": true });
+    assert_refused(ErrorCode::LimitReached, "levels deep", fixture.call(delete, all));
 }

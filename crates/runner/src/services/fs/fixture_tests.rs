@@ -8,9 +8,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use qd_wire::ErrorCode;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::services::call::ServiceResult;
+use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::Root;
 
 /// What the secret file outside says; it must never be in an answer.
@@ -37,6 +40,27 @@ impl Fixture {
         fs::create_dir(base.join("root")).unwrap();
         let root = Root::open(&base.join("root")).unwrap();
         Fixture { _temp: temp, root, outside }
+    }
+
+    /// Calls a service in the root.
+    pub(in crate::services) fn call<P: Serialize + DeserializeOwned, T>(
+        &self,
+        service: Service<P, T>,
+        params: Value,
+    ) -> ServiceResult<T> {
+        call(&self.root, service, params)
+    }
+
+    /// A service that is cancelled says so and does nothing.
+    #[track_caller]
+    pub(in crate::services) fn assert_cancelled<P: Serialize + DeserializeOwned, T: std::fmt::Debug>(
+        &self,
+        service: Service<P, T>,
+        params: Value,
+    ) {
+        let cancel = Cancellation::default();
+        cancel.cancel();
+        assert_eq!(service(&self.root, &parsed(params), &cancel).unwrap_err(), ServiceError::Cancelled);
     }
 
     /// A path in the root.
@@ -80,6 +104,28 @@ impl Fixture {
     }
 }
 
+/// A function of one service.
+type Service<P, T> = fn(&Root, &P, &Cancellation) -> ServiceResult<T>;
+
+/// Calls a service that nobody cancels.
+pub(in crate::services) fn call<P: Serialize + DeserializeOwned, T>(
+    root: &Root,
+    service: Service<P, T>,
+    params: Value,
+) -> ServiceResult<T> {
+    service(root, &parsed(params), &Cancellation::default())
+}
+
+/// Parameters as a client sends them. A name that the service does not know is a slip of the test.
+pub(in crate::services) fn parsed<P: Serialize + DeserializeOwned>(params: Value) -> P {
+    let parsed: P = serde_json::from_value(params.clone()).unwrap();
+    let known = serde_json::to_value(&parsed).unwrap();
+    for (name, value) in params.as_object().unwrap() {
+        assert!(value.is_null() || known.get(name).is_some(), "no parameter is called {name}: {params}");
+    }
+    parsed
+}
+
 fn describe(base: &Path, path: &Path, lines: &mut Vec<(String, u32, Vec<u8>)>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -118,4 +164,15 @@ pub(in crate::services) fn refused_as<T: std::fmt::Debug>(
 /// The words of an error.
 pub(in crate::services) fn words<T: std::fmt::Debug>(result: ServiceResult<T>) -> String {
     result.unwrap_err().to_string()
+}
+
+/// An error has this code, and these words in it.
+#[track_caller]
+pub(in crate::services) fn assert_refused<T: std::fmt::Debug>(
+    code: ErrorCode,
+    part: &str,
+    result: ServiceResult<T>,
+) {
+    let error = refused_as(code, result);
+    assert!(error.contains(part), "{error}");
 }

@@ -5,28 +5,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use qd_wire::ErrorCode;
-use qd_wire::service::{
-    Encoding, FsListParams, FsReadData, FsReadParams, FsStatParams, FsTreeNode, FsTreeParams,
-};
+use qd_wire::service::{FsReadData, FsTreeNode};
+use serde_json::{Value, json};
 
-use super::fixture::{Fixture, SECRET, at_once, refused_as, words};
+use super::fixture::{Fixture, SECRET, assert_refused, at_once, call, words};
 use super::*;
-use crate::services::call::{Cancellation, ServiceError, ServiceResult};
+use crate::services::call::ServiceResult;
 use crate::services::root::Root;
 
-fn never() -> Cancellation {
-    Cancellation::default()
-}
-
-fn cancelled() -> Cancellation {
-    let cancel = Cancellation::default();
-    cancel.cancel();
-    cancel
-}
-
 fn read_page(root: &Root, path: &str, offset: u64, length: Option<u64>) -> ServiceResult<FsReadData> {
-    let params = FsReadParams { path: path.into(), offset: Some(offset), length, ..FsReadParams::default() };
-    read(root, &params, &never())
+    call(root, read, json!({ "path": path, "offset": offset, "length": length }))
 }
 
 #[test]
@@ -83,10 +71,8 @@ fn hole_20_pages_of_text_are_cut_between_characters() {
         offset = next;
     }
     assert_eq!(joined, "a€😀é");
-    assert!(
-        refused_as(ErrorCode::InvalidRequest, read_page(&fixture.root, "mixed", 2, None))
-            .contains("inside a character")
-    );
+    let inside = read_page(&fixture.root, "mixed", 2, None);
+    assert_refused(ErrorCode::InvalidRequest, "inside a character", inside);
 }
 
 #[test]
@@ -99,14 +85,8 @@ fn what_is_not_utf8_is_said_and_can_be_read_as_base64() {
     assert_eq!(words(read_page(&fixture.root, "cut", 0, None)), "file is not valid utf-8");
     fixture.put("continuation", [0x80; 64]);
     assert_eq!(words(read_page(&fixture.root, "continuation", 0, Some(10))), "file is not valid utf-8");
-    let params = FsReadParams {
-        path: "binary".into(),
-        offset: Some(100),
-        length: Some(50),
-        encoding: Some(Encoding::Base64),
-        ..FsReadParams::default()
-    };
-    let data = read(&fixture.root, &params, &never()).unwrap();
+    let page = json!({ "path": "binary", "offset": 100, "length": 50, "encoding": "base64" });
+    let data = fixture.call(read, page).unwrap();
     assert_eq!(from_base64(&data.content).unwrap(), bytes.get(100..150).unwrap());
     assert_eq!((data.size, data.next_offset, data.truncated), (256, Some(150), true));
     let after = read_page(&fixture.root, "binary", 9999, None).unwrap();
@@ -122,13 +102,12 @@ fn hole_16_a_fifo_is_refused_at_once() {
     at_once(move || {
         for path in ["pipe", "link-to-pipe", "socket"] {
             assert_eq!(words(read_page(&fixture.root, path, 0, None)), "path is not a regular file");
-            let params = FsStatParams { path: path.into(), hash: Some(true), ..FsStatParams::default() };
-            let data = stat(&fixture.root, &params, &never()).unwrap();
+            let data = fixture.call(stat, json!({ "path": path, "hash": true })).unwrap();
             assert!(data.exists && !data.is_file && data.hash.is_none());
         }
-        let listed = list(&fixture.root, &FsListParams::default(), &never()).unwrap();
+        let listed = fixture.call(list, json!({})).unwrap();
         assert_eq!(listed.total, 3);
-        let tree = tree(&fixture.root, &FsTreeParams::default(), &never()).unwrap();
+        let tree = fixture.call(tree, json!({})).unwrap();
         assert_eq!(tree.entries.iter().filter(|node| node.kind == "other").count(), 2);
     });
     drop(listener);
@@ -138,8 +117,8 @@ fn hole_16_a_fifo_is_refused_at_once() {
 fn a_device_is_not_opened() {
     let root = Root::open(&PathBuf::from("/dev")).unwrap();
     assert_eq!(words(read_page(&root, "zero", 0, None)), "path is not a regular file");
-    let write_params = qd_wire::service::FsWriteParams { path: "null".into(), ..Default::default() };
-    assert_eq!(words(write(&root, &write_params, &never())), "path is not a regular file");
+    let null = json!({ "path": "null", "content": "" });
+    assert_eq!(words(call(&root, write, null)), "path is not a regular file");
 }
 
 #[test]
@@ -156,14 +135,10 @@ fn a_file_that_the_system_makes_up_is_read_to_its_end() {
 fn a_cancelled_call_ends() {
     let fixture = Fixture::new();
     fixture.put("dir/a.txt", "x");
-    let path = || "dir/a.txt".to_owned();
-    let cancel = cancelled();
-    let read_params = FsReadParams { path: path(), ..FsReadParams::default() };
-    assert_eq!(read(&fixture.root, &read_params, &cancel).unwrap_err(), ServiceError::Cancelled);
-    let stat_params = FsStatParams { path: path(), hash: Some(true), ..FsStatParams::default() };
-    assert_eq!(stat(&fixture.root, &stat_params, &cancel).unwrap_err(), ServiceError::Cancelled);
-    assert_eq!(list(&fixture.root, &FsListParams::default(), &cancel).unwrap_err(), ServiceError::Cancelled);
-    assert_eq!(tree(&fixture.root, &FsTreeParams::default(), &cancel).unwrap_err(), ServiceError::Cancelled);
+    fixture.assert_cancelled(read, json!({ "path": "dir/a.txt" }));
+    fixture.assert_cancelled(stat, json!({ "path": "dir/a.txt", "hash": true }));
+    fixture.assert_cancelled(list, json!({}));
+    fixture.assert_cancelled(tree, json!({}));
 }
 
 #[test]
@@ -174,28 +149,23 @@ fn lists_are_sorted_and_paged() {
     }
     fixture.link("Zdir", "link-dir");
     fixture.link("../outside/canary", "link-out");
-    let names = |params: FsListParams| -> Vec<String> {
-        list(&fixture.root, &params, &never()).unwrap().entries.into_iter().map(|entry| entry.name).collect()
+    let names = |params: Value| -> Vec<String> {
+        fixture.call(list, params).unwrap().entries.into_iter().map(|entry| entry.name).collect()
     };
     let all = ["adir", "link-dir", "Zdir", "A.txt", "b.txt", "c.txt", "link-out"];
-    assert_eq!(names(FsListParams::default()), all);
-    let hidden = names(FsListParams { include_hidden: Some(true), ..FsListParams::default() });
+    assert_eq!(names(json!({})), all);
+    let hidden = names(json!({ "include_hidden": true }));
     assert_eq!(hidden.get(3).unwrap(), ".hidden");
-    let page = FsListParams { offset: Some(2), limit: Some(3), ..FsListParams::default() };
-    let data = list(&fixture.root, &page, &never()).unwrap();
+    let data = fixture.call(list, json!({ "offset": 2, "limit": 3 })).unwrap();
     assert_eq!((data.total, data.truncated, data.next_offset), (7, true, Some(5)));
-    let last = FsListParams { offset: Some(5), limit: Some(3), ..FsListParams::default() };
-    let data = list(&fixture.root, &last, &never()).unwrap();
+    let data = fixture.call(list, json!({ "offset": 5, "limit": 3 })).unwrap();
     assert_eq!((data.entries.len(), data.truncated, data.next_offset), (2, false, None));
     let [c, out] = data.entries.as_slice() else { panic!("two") };
     assert_eq!((c.size_bytes, c.is_symlink, c.is_dir), (Some(5), false, false));
     assert_eq!((out.size_bytes, out.is_symlink, out.is_dir), (None, true, false));
-    let file = FsListParams { path: Some("b.txt".into()), ..FsListParams::default() };
-    assert_eq!(words(list(&fixture.root, &file, &never())), "path is not a directory");
-    let out = FsListParams { path: Some("link-out".into()), ..FsListParams::default() };
-    assert_eq!(words(list(&fixture.root, &out, &never())), "path escapes run cwd");
-    let inside = FsListParams { path: Some("link-dir".into()), ..FsListParams::default() };
-    assert_eq!(list(&fixture.root, &inside, &never()).unwrap().total, 1);
+    assert_eq!(words(fixture.call(list, json!({ "path": "b.txt" }))), "path is not a directory");
+    assert_eq!(words(fixture.call(list, json!({ "path": "link-out" }))), "path escapes run cwd");
+    assert_eq!(fixture.call(list, json!({ "path": "link-dir" })).unwrap().total, 1);
 }
 
 #[test]
@@ -205,18 +175,17 @@ fn a_tree_has_a_depth_and_does_not_follow_links() {
     fixture.put(".git/config", "");
     fixture.link("../a", "a/up");
     fixture.link("../outside", "out");
-    let data = tree(&fixture.root, &FsTreeParams::default(), &never()).unwrap();
+    let data = fixture.call(tree, json!({})).unwrap();
     assert_eq!((data.total_entries, data.truncated, data.visited_nodes), (2, false, 4));
     let a = data.entries.first().unwrap();
     let [b, up] = a.children.as_deref().unwrap() else { panic!("two") };
     assert_eq!((b.path.as_str(), b.kind.as_str(), b.children.is_none()), ("a/b", "directory", true));
     assert_eq!((up.kind.as_str(), up.children.is_none()), ("symlink", true));
-    let deep = FsTreeParams { depth: Some(99), include_hidden: Some(true), ..FsTreeParams::default() };
-    let text = serde_json::to_string(&tree(&fixture.root, &deep, &never()).unwrap()).unwrap();
+    let deep = fixture.call(tree, json!({ "depth": 99, "include_hidden": true })).unwrap();
+    let text = serde_json::to_string(&deep).unwrap();
     assert!(text.contains("a/b/c/d.txt") && text.contains(".git/config"));
     assert!(!text.contains("canary") && !text.contains("secret"));
-    let one = FsTreeParams { depth: Some(0), limit: Some(1), ..FsTreeParams::default() };
-    let data = tree(&fixture.root, &one, &never()).unwrap();
+    let data = fixture.call(tree, json!({ "depth": 0, "limit": 1 })).unwrap();
     assert_eq!((data.entries.len(), data.next_offset, data.truncated), (1, Some(1), true));
     assert!(data.entries.first().unwrap().children.is_none());
 }
@@ -230,15 +199,14 @@ fn a_tree_that_is_too_large_says_so() {
             fs::write(fixture.at(&format!("d{dir}/{file}")), "").unwrap();
         }
     }
-    let data = tree(&fixture.root, &FsTreeParams::default(), &never()).unwrap();
+    let data = fixture.call(tree, json!({})).unwrap();
     assert_eq!((data.truncated, data.stop_reason.as_deref()), (true, Some("max_nodes")));
     assert!(data.visited_nodes <= 20_000);
     let told: Vec<usize> =
         data.entries.iter().map(|node| node.children.as_ref().map_or(0, Vec::len)).collect();
     assert_eq!(told, [9000, 9000, 0], "each directory has all its children or none");
     let rest: &FsTreeNode = data.entries.last().unwrap();
-    let next = FsTreeParams { path: Some(rest.path.clone()), ..FsTreeParams::default() };
-    assert_eq!(tree(&fixture.root, &next, &never()).unwrap().total_entries, 9000);
+    assert_eq!(fixture.call(tree, json!({ "path": rest.path })).unwrap().total_entries, 9000);
 }
 
 #[test]
@@ -249,10 +217,7 @@ fn facts_about_a_path() {
     fixture.link("a.txt", "link");
     fixture.link("../outside/secret.txt", "out");
     fixture.link("nowhere", "dangling");
-    let facts = |path: &str| {
-        let params = FsStatParams { path: path.into(), hash: Some(true), ..FsStatParams::default() };
-        stat(&fixture.root, &params, &never()).unwrap()
-    };
+    let facts = |path: &str| fixture.call(stat, json!({ "path": path, "hash": true })).unwrap();
     let file = facts("a.txt");
     assert_eq!(
         (file.exists, file.is_file, file.is_symlink, file.size, file.mode),

@@ -5,14 +5,13 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 use cap_std::fs::Dir;
-use qd_wire::ErrorCode;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::CHUNK_BYTES;
 use super::entries::entries;
 use super::temp::kept_mode;
-use crate::services::call::{Cancellation, ServiceError, ServiceResult};
+use crate::services::call::{Cancellation, ServiceResult};
 use crate::services::root::own_data::{FileIdentity, identity};
 use crate::services::root::{failure, file_type, link_target_in, open_dir_in, open_file_in, stat_in};
 
@@ -54,17 +53,11 @@ impl<'a> TreeWork<'a> {
     fn step(&mut self, depth: usize) -> ServiceResult<()> {
         self.cancel.check()?;
         if depth > DEPTH_MAX {
-            return Err(ServiceError::coded(
-                ErrorCode::LimitReached,
-                format!("directories are nested more than {DEPTH_MAX} levels deep"),
-            ));
+            refuse!(LimitReached, "directories are nested more than {DEPTH_MAX} levels deep");
         }
         self.count += 1;
         if self.count > ENTRIES_MAX {
-            return Err(ServiceError::coded(
-                ErrorCode::LimitReached,
-                format!("more than {ENTRIES_MAX} entries in one call: use a shell"),
-            ));
+            refuse!(LimitReached, "more than {ENTRIES_MAX} entries in one call: use a shell");
         }
         Ok(())
     }
@@ -85,10 +78,7 @@ impl<'a> TreeWork<'a> {
             }
             _ => {
                 let name = name.to_string_lossy();
-                return Err(ServiceError::coded(
-                    ErrorCode::Unsupported,
-                    format!("{name} is a device, which cannot be copied"),
-                ));
+                refuse!(Unsupported, "{name} is a device, which cannot be copied");
             }
         }
         if self.is_move {
@@ -102,9 +92,7 @@ impl<'a> TreeWork<'a> {
         let source = open_dir_in(from, name).map_err(failure)?;
         let stat = rustix::fs::fstat(&source).map_err(failure)?;
         if self.made == Some(identity(&stat)) {
-            return Err(ServiceError::invalid(
-                "a directory cannot be copied into itself: choose another `to`",
-            ));
+            refuse!(InvalidRequest, "a directory cannot be copied into itself: choose another `to`");
         }
         // Ours alone until it has what its rights are for.
         rustix::fs::mkdirat(to, new_name, Mode::RWXU).map_err(failure)?;

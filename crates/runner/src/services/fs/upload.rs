@@ -146,19 +146,13 @@ impl UploadTable {
             return Ok(entry.upload.clone());
         }
         if params.offset != 0 {
-            return Err(ServiceError::coded(
-                ErrorCode::Conflict,
-                "nothing of this upload is here any more: begin again at offset 0",
-            ));
+            refuse!(Conflict, "nothing of this upload is here any more: begin again at offset 0");
         }
         if entries.len() >= UPLOADS_MAX {
             let oldest =
                 entries.iter().filter(|(_, entry)| entry.is_done).min_by_key(|(_, entry)| entry.touched_at);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
-                return Err(ServiceError::coded(
-                    ErrorCode::Busy,
-                    format!("{UPLOADS_MAX} uploads are under way: wait until one has ended, or abort one"),
-                ));
+                refuse!(Busy, "{UPLOADS_MAX} uploads are under way: wait until one has ended, or abort one");
             };
             entries.remove(&oldest);
         }
@@ -306,7 +300,7 @@ fn receive_piece(
 
 fn key(root: &Root, params: &FsUploadParams, principal: &str) -> ServiceResult<UploadKey> {
     if params.upload_id.is_empty() || params.upload_id.len() > UPLOAD_ID_BYTES_MAX {
-        return Err(ServiceError::invalid(format!("upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes")));
+        refuse!(InvalidRequest, "upload_id must have 1 to {UPLOAD_ID_BYTES_MAX} bytes");
     }
     Ok((root.path().to_owned(), principal.to_owned(), params.upload_id.clone()))
 }
@@ -330,10 +324,7 @@ impl ReceivedPiece {
         approved: Option<&ApprovedUpload>,
     ) -> ServiceResult<PieceResult> {
         if upload.path != params.path {
-            return Err(ServiceError::coded(
-                ErrorCode::Conflict,
-                format!("this upload is for {}: use another upload_id", upload.path),
-            ));
+            refuse!(Conflict, "this upload is for {}: use another upload_id", upload.path);
         }
         if upload.frozen_for.is_some() && upload.frozen_for != approved.and_then(|approved| approved.ticket) {
             return Err(frozen());
@@ -399,17 +390,11 @@ impl UploadState {
             if end <= *received {
                 return Ok(*received);
             }
-            return Err(ServiceError::coded(
-                ErrorCode::Conflict,
-                format!("the next piece of this upload begins at offset {received}"),
-            ));
+            refuse!(Conflict, "the next piece of this upload begins at offset {received}");
         }
         if end > UPLOAD_BYTES_MAX {
             let limit = UPLOAD_BYTES_MAX >> 30;
-            return Err(ServiceError::coded(
-                ErrorCode::TooLarge,
-                format!("an upload has at most {limit} GiB: abort it"),
-            ));
+            refuse!(TooLarge, "an upload has at most {limit} GiB: abort it");
         }
         temp.file.write_all_at(piece, offset).map_err(failure)?;
         digest.update(piece);

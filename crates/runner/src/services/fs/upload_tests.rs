@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::services::fs::fixture::{Fixture, refused_as, words};
+use crate::services::fs::fixture::{Fixture, assert_refused, refused_as, words};
 use crate::services::fs::to_base64;
 
 const NOW: i64 = 1_700_000_000_000;
@@ -68,16 +68,15 @@ fn pieces_are_resumed_and_repeated() {
     world.send(&piece("u", 0, b"0123456789", false)).unwrap();
     assert_eq!(world.send(&piece("u", 0, b"0123456789", false)).unwrap().received, 10);
     assert_eq!(world.send(&piece("u", 3, b"345", false)).unwrap().received, 10);
-    assert!(
-        refused_as(ErrorCode::Conflict, world.send(&piece("u", 5, b"56789abc", false))).contains("offset 10")
-    );
-    assert!(refused_as(ErrorCode::Conflict, world.send(&piece("u", 99, b"x", true))).contains("offset 10"));
-    assert!(
-        refused_as(ErrorCode::Conflict, world.send(&piece("other", 10, b"x", false)))
-            .contains("begin again at offset 0")
+    assert_refused(ErrorCode::Conflict, "offset 10", world.send(&piece("u", 5, b"56789abc", false)));
+    assert_refused(ErrorCode::Conflict, "offset 10", world.send(&piece("u", 99, b"x", true)));
+    assert_refused(
+        ErrorCode::Conflict,
+        "begin again at offset 0",
+        world.send(&piece("other", 10, b"x", false)),
     );
     let elsewhere = FsUploadParams { path: "elsewhere".into(), ..piece("u", 10, b"", true) };
-    assert!(refused_as(ErrorCode::Conflict, world.send(&elsewhere)).contains("dir/file.bin"));
+    assert_refused(ErrorCode::Conflict, "dir/file.bin", world.send(&elsewhere));
     // A last piece that failed can be sent again.
     let guarded = FsUploadParams { expected_hash: Some("00".into()), ..piece("u", 10, b"ab", true) };
     assert!(words(world.send(&guarded)).contains("there is none now"));
@@ -113,7 +112,7 @@ fn their_number_has_a_bound_that_ended_ones_do_not_count_for() {
     for id in 0..UPLOADS_MAX {
         world.send(&named(id, false)).unwrap();
     }
-    assert!(refused_as(ErrorCode::Busy, world.send(&named(UPLOADS_MAX, false))).contains("64 uploads"));
+    assert_refused(ErrorCode::Busy, "64 uploads", world.send(&named(UPLOADS_MAX, false)));
     let last = FsUploadParams { path: "f3".into(), ..piece("u3", 1, b"", true) };
     world.send(&last).unwrap();
     world.send(&named(UPLOADS_MAX, false)).unwrap();
@@ -184,10 +183,10 @@ fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
     assert_eq!((staged.bytes, &staged.sha256), (6003, &hex(&Sha256::digest(&whole))));
     assert_eq!(staged.preview, "é".repeat(2000));
     for refused in [piece("u", 6003, b"more", false), last.clone(), piece("u", 6003, b"", true)] {
-        assert!(refused_as(ErrorCode::Conflict, world.send(&refused)).contains("a person is asked"));
+        assert_refused(ErrorCode::Conflict, "a person is asked", world.send(&refused));
     }
     let abort = FsUploadParams { abort: Some(true), ..piece("u", 0, b"", false) };
-    assert!(refused_as(ErrorCode::Conflict, world.send(&abort)).contains("a person is asked"));
+    assert_refused(ErrorCode::Conflict, "a person is asked", world.send(&abort));
     world.uploads.expire(now_ms() + 9 * UPLOAD_IDLE_MS_MAX);
     assert_eq!(world.temps(), 1);
     // Somebody else's of the same name is another one.
@@ -200,7 +199,7 @@ fn an_upload_that_a_person_is_asked_about_stays_as_it_is() {
     let ann = UploadSender { principal: "ann", approved: Some(&approved) };
     let finish = || upload_at(&world.uploads, &world.fixture.root, &last, ann, never, now_ms());
     fs::write(world.fixture.at(&temp), whole.replace("end", "bad")).unwrap();
-    assert!(refused_as(ErrorCode::Conflict, finish()).contains("not what was approved"));
+    assert_refused(ErrorCode::Conflict, "not what was approved", finish());
     assert!(!world.fixture.at("dir").exists());
     fs::write(world.fixture.at(&temp), &whole).unwrap();
     assert_eq!(finish().unwrap().written.unwrap().hash, staged.sha256);
@@ -230,6 +229,6 @@ fn what_was_not_approved_does_not_become_a_file() {
     let ann = UploadSender { principal: "ann", approved: Some(&approved) };
     let params = piece("u", 3, b"", true);
     let refused = upload_at(&world.uploads, &world.fixture.root, &params, ann, never, NOW);
-    assert!(refused_as(ErrorCode::Conflict, refused).contains("not what was approved"));
+    assert_refused(ErrorCode::Conflict, "not what was approved", refused);
     assert!(!world.fixture.at("dir").exists());
 }

@@ -21,9 +21,7 @@ const FILES_MAX: usize = 20_000;
 pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> ServiceResult<CallOutput> {
     let staged = params.staged == Some(true);
     if staged && params.untracked == Some(true) {
-        return Err(ServiceError::invalid(
-            "'staged' and 'untracked' exclude each other: the index knows its files",
-        ));
+        refuse!(InvalidRequest, "'staged' and 'untracked' exclude each other: the index knows its files");
     }
     let path = params.path.as_deref().map_or(Ok("."), relative)?;
     let base = match &params.base {
@@ -75,7 +73,7 @@ pub(super) async fn commit(git: &Git, name: &str) -> ServiceResult<String> {
     let output = git.output(&arguments, &[]).await?;
     let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.code != 0 || id.is_empty() {
-        return Err(ServiceError::invalid(format!("'{name}' is not the name of a commit or branch here")));
+        refuse!(InvalidRequest, "'{name}' is not the name of a commit or branch here");
     }
     Ok(id)
 }

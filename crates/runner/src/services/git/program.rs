@@ -101,10 +101,7 @@ impl Git {
         // Without any there is an error without words; a directory that is no repository says so below.
         for name in output.stdout.split(|byte| *byte == 0) {
             let Ok(name) = std::str::from_utf8(name) else {
-                return Err(ServiceError::coded(
-                    ErrorCode::Failed,
-                    "the name of a filter in git's configuration is not UTF-8",
-                ));
+                refuse!(Failed, "the name of a filter in git's configuration is not UTF-8");
             };
             let Some((driver, _)) = name.rsplit_once('.') else { continue };
             let parts = if driver.starts_with("filter.") { &FILTER[..] } else { &DIFF[..] };
@@ -163,10 +160,7 @@ impl Git {
     ) -> ServiceResult<(i32, String)> {
         let mut child = self.start(arguments, environment)?;
         let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(ServiceError::coded(
-                ErrorCode::Internal,
-                "git has no output; this is a fault of the runner",
-            ));
+            refuse!(Internal, "git has no output; this is a fault of the runner");
         };
         let output = async {
             let mut buffer = vec![0; READ_BYTES];

@@ -69,10 +69,7 @@ impl SessionWorktree {
         let base = starting_commit(&git, &branch, config.base.as_deref()).await?;
         if path.symlink_metadata().is_ok() {
             let path = path.display();
-            return Err(ServiceError::coded(
-                ErrorCode::AlreadyExists,
-                format!("'{path}' is there already; name another branch"),
-            ));
+            refuse!(AlreadyExists, "'{path}' is there already; name another branch");
         }
         let (prefix, repository) = (PathBuf::from(prefix), cwd.to_owned());
         Ok(SessionWorktree { git, path, prefix, repository, branch, base })
@@ -148,7 +145,7 @@ async fn starting_commit(git: &Git, branch: &str, base: Option<&str>) -> Service
     revision(branch)?;
     let checked = git.output(&["check-ref-format", "--branch", branch], &[]).await?;
     if checked.code != 0 {
-        return Err(ServiceError::invalid(format!("'{branch}' is not the name of a branch")));
+        refuse!(InvalidRequest, "'{branch}' is not the name of a branch");
     }
     let reference = format!("refs/heads/{branch}");
     let known =
@@ -170,10 +167,7 @@ async fn starting_commit(git: &Git, branch: &str, base: Option<&str>) -> Service
     let worktrees = worktree::all(git).await?.worktrees;
     if let Some(other) = worktrees.iter().find(|other| other.branch.as_deref() == Some(branch)) {
         let other = &other.path;
-        return Err(ServiceError::coded(
-            ErrorCode::Conflict,
-            format!("branch '{branch}' is checked out at '{other}'; name another"),
-        ));
+        refuse!(Conflict, "branch '{branch}' is checked out at '{other}'; name another");
     }
     Ok(None)
 }

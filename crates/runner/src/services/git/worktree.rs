@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_wire::ErrorCode;
 use qd_wire::service::{GitWorktree, GitWorktreeAddParams, GitWorktreeRemoveParams, GitWorktreesData};
 use serde_json::json;
 
@@ -36,7 +35,7 @@ pub(super) async fn add(
         (Some(branch), true) => arguments.extend(["-b", branch, "--", &path_text]),
         (Some(branch), false) => {
             if base.is_some() {
-                return Err(ServiceError::invalid("'base' is for a new branch: set create_branch"));
+                refuse!(InvalidRequest, "'base' is for a new branch: set create_branch");
             }
             arguments.extend(["--", &path_text, branch]);
         }
@@ -59,15 +58,10 @@ pub(super) async fn remove(
     let worktrees = all(git).await?;
     let path_text = match worktrees.worktrees.iter().find(known) {
         Some(GitWorktree { is_main: true, .. }) => {
-            return Err(ServiceError::invalid("The repository's own directory is not removed as a worktree"));
+            refuse!(InvalidRequest, "The repository's own directory is not removed as a worktree");
         }
         Some(worktree) => worktree.path.clone(),
-        None => {
-            return Err(ServiceError::coded(
-                ErrorCode::NotFound,
-                format!("'{}' is not a worktree of this repository", params.path),
-            ));
-        }
+        None => refuse!(NotFound, "'{}' is not a worktree of this repository", params.path),
     };
     let mut arguments = vec!["worktree", "remove"];
     if params.force == Some(true) {

@@ -66,11 +66,11 @@ pub(crate) async fn run(
         return Err(ServiceError::Missing("cmd"));
     }
     if params.command.contains('\0') {
-        return Err(ServiceError::invalid("command: Must not contain NUL"));
+        refuse!(InvalidRequest, "command: Must not contain NUL");
     }
     let limit = params.timeout_ms.map_or(TIMEOUT_DEFAULT, Duration::from_millis);
     if limit > TIMEOUT_MAX || limit.is_zero() {
-        return Err(ServiceError::invalid(format!("timeout_ms: Must be 1 to {}", TIMEOUT_MAX.as_millis())));
+        refuse!(InvalidRequest, "timeout_ms: Must be 1 to {}", TIMEOUT_MAX.as_millis());
     }
     let began = monotonic_now();
     let (tap, stderr) = mpsc::channel(PIECES_MAX);
@@ -81,18 +81,12 @@ pub(crate) async fn run(
             ServiceError::coded(ErrorCode::Failed, format!("The command could not be started: {error}"))
         })?;
     let Some(stdout) = process.take_stdout() else {
-        return Err(ServiceError::coded(
-            ErrorCode::Internal,
-            "The command has no output; this is a fault of the runner",
-        ));
+        refuse!(Internal, "The command has no output; this is a fault of the runner");
     };
     if let Some(stdin) = &params.stdin
         && let Err(error) = process.stdin().try_send(Bytes::from(stdin.clone()))
     {
-        return Err(ServiceError::coded(
-            ErrorCode::Failed,
-            format!("The command's input could not be sent: {error}"),
-        ));
+        refuse!(Failed, "The command's input could not be sent: {error}");
     }
     process.stdin().close();
     let mut running =

@@ -2,12 +2,11 @@
 
 use std::fs;
 
-use qd_wire::service::*;
+use serde_json::json;
 
 use super::*;
-use crate::services::call::Cancellation;
 use crate::services::fs as files;
-use crate::services::fs::fixture::{Fixture, SECRET, words};
+use crate::services::fs::fixture::{Fixture, SECRET, call, words};
 use crate::services::root::Root;
 use crate::services::search::search;
 
@@ -53,38 +52,27 @@ const PATHS: [&str; 11] = [
 ];
 
 fn check_all(root: &Root, path: &str) {
-    let never = &Cancellation::default();
-    let path = || path.to_owned();
-    let query = FsSearchParams { query: "S".into(), path: Some(path()), ..Default::default() };
-    let write = FsWriteParams { path: path(), create_parents: Some(true), ..Default::default() };
-    let make = FsCreateDirectoryParams { path: path(), create_parents: Some(true), ..Default::default() };
-    let delete = FsDeleteParams { path: path(), recursive: Some(true), ..Default::default() };
-    let out = FsMoveParams { from: path(), to: "stolen".into(), ..Default::default() };
-    let to = FsMoveParams {
-        from: "home/notes.txt".into(),
-        to: path(),
-        overwrite: Some(true),
-        ..Default::default()
-    };
+    let out = json!({ "from": path, "to": "stolen" });
+    let to = json!({ "from": "home/notes.txt", "to": path, "overwrite": true });
     let said = [
-        words(files::read(root, &FsReadParams { path: path(), ..Default::default() }, never)),
-        words(files::stat(root, &FsStatParams { path: path(), ..Default::default() }, never)),
-        words(files::list(root, &FsListParams { path: Some(path()), ..Default::default() }, never)),
-        words(files::tree(root, &FsTreeParams { path: Some(path()), ..Default::default() }, never)),
-        words(search(root, &query, never)),
-        words(files::write(root, &write, never)),
-        words(files::create_directory(root, &make, never)),
-        words(files::delete(root, &delete, never)),
-        words(files::rename(root, &out, never)),
-        words(files::copy(root, &out, never)),
-        words(files::copy(root, &to, never)),
-        words(files::rename(root, &to, never)),
+        words(call(root, files::read, json!({ "path": path }))),
+        words(call(root, files::stat, json!({ "path": path }))),
+        words(call(root, files::list, json!({ "path": path }))),
+        words(call(root, files::tree, json!({ "path": path }))),
+        words(call(root, search, json!({ "query": "S", "path": path }))),
+        words(call(root, files::write, json!({ "path": path, "content": "", "create_parents": true }))),
+        words(call(root, files::create_directory, json!({ "path": path, "create_parents": true }))),
+        words(call(root, files::delete, json!({ "path": path, "recursive": true }))),
+        words(call(root, files::rename, out.clone())),
+        words(call(root, files::copy, out)),
+        words(call(root, files::copy, to.clone())),
+        words(call(root, files::rename, to)),
     ];
     for said in said {
         // What is not there may be told as that.
         let words = [REFUSED, "path is a directory", "path escapes run cwd"];
         let is_refused = words.contains(&&*said) || said.starts_with("bad path: No such");
-        assert!(is_refused, "{}: {said}", path());
+        assert!(is_refused, "{path}: {said}");
     }
 }
 
@@ -94,20 +82,18 @@ fn own_data_is_reached_by_no_path() {
     for path in PATHS {
         check_all(&world.root, path);
     }
-    let never = &Cancellation::default();
     for path in ["token", "link/owner.token", "home/data/owner.token"] {
-        let read = FsReadParams { path: path.into(), ..FsReadParams::default() };
-        assert_eq!(words(files::read(&world.root, &read, never)), REFUSED, "{path}");
+        assert_eq!(words(call(&world.root, files::read, json!({ "path": path }))), REFUSED, "{path}");
     }
     // Nor by a root in it, nor by what it is in.
     for path in ["home/data", "home/data/agents", "link", "home/around"] {
         assert_eq!(words(open(&world.own, &world.fixture, path)), REFUSED, "{path}");
     }
-    let delete = FsDeleteParams { path: "home".into(), recursive: Some(true), ..Default::default() };
-    assert_eq!(words(files::delete(&world.root, &delete, never)), REFUSED);
-    let copy = FsMoveParams { from: "home".into(), to: "copied".into(), ..Default::default() };
-    assert_eq!(words(files::copy(&world.root, &copy, never)), REFUSED);
-    assert_eq!(words(files::rename(&world.root, &copy, never)), REFUSED);
+    let delete = json!({ "path": "home", "recursive": true });
+    assert_eq!(words(call(&world.root, files::delete, delete)), REFUSED);
+    let copy = json!({ "from": "home", "to": "copied" });
+    assert_eq!(words(call(&world.root, files::copy, copy.clone())), REFUSED);
+    assert_eq!(words(call(&world.root, files::rename, copy)), REFUSED);
     assert_eq!(world.fixture.text("home/data/owner.token"), SECRET);
     assert_eq!(world.fixture.text("home/data/agents/a/key"), SECRET);
     assert!(!world.fixture.names().iter().any(|name| name.contains("new") || name.contains("stolen")));
@@ -116,19 +102,16 @@ fn own_data_is_reached_by_no_path() {
 #[test]
 fn own_data_is_skipped_where_all_is_told() {
     let world = world();
-    let never = &Cancellation::default();
-    let list = FsListParams { path: Some("home".into()), ..FsListParams::default() };
-    let names: Vec<String> =
-        files::list(&world.root, &list, never).unwrap().entries.into_iter().map(|entry| entry.name).collect();
+    let listed = call(&world.root, files::list, json!({ "path": "home" })).unwrap();
+    let names: Vec<String> = listed.entries.into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["around", "notes.txt"]);
-    let tree = FsTreeParams { depth: Some(8), include_hidden: Some(true), ..FsTreeParams::default() };
-    let told = serde_json::to_string(&files::tree(&world.root, &tree, never).unwrap()).unwrap();
+    let tree = call(&world.root, files::tree, json!({ "depth": 8, "include_hidden": true })).unwrap();
+    let told = serde_json::to_string(&tree).unwrap();
     assert!(
         told.contains("notes.txt") && !told.contains("owner.token") && !told.contains("agents"),
         "{told}"
     );
-    let query = FsSearchParams { query: "secret".into(), include_hidden: Some(true), ..Default::default() };
-    let found = search(&world.root, &query, never).unwrap();
+    let found = call(&world.root, search, json!({ "query": "secret", "include_hidden": true })).unwrap();
     let paths: Vec<&str> = found.matches.iter().map(|found| &*found.path).collect();
     assert_eq!(paths, ["home/notes.txt"]);
 }

@@ -53,10 +53,7 @@ impl<'a> WatchedDirectories<'a> {
         let dir = self.root.open_dir(&self.path)?;
         self.tree(&dir, Path::new(""), &mut Vec::new(), cancel)?;
         if self.watched.is_empty() {
-            return Err(ServiceError::coded(
-                ErrorCode::Conflict,
-                "the directory was exchanged while it was looked at: watch again",
-            ));
+            refuse!(Conflict, "the directory was exchanged while it was looked at: watch again");
         }
         Ok(())
     }
@@ -117,10 +114,7 @@ impl<'a> WatchedDirectories<'a> {
     ) -> ServiceResult<()> {
         cancel.check()?;
         if self.watched.len() >= self.max {
-            return Err(ServiceError::coded(
-                ErrorCode::LimitReached,
-                format!("more than {} directories: watch one of those below", self.max),
-            ));
+            refuse!(LimitReached, "more than {} directories: watch one of those below", self.max);
         }
         if !self.watch(dir, path)? {
             return Ok(());

@@ -330,18 +330,14 @@ fn is_unconditional(incoming: &IncomingCommand) -> bool {
 fn check_envelope(incoming: &IncomingCommand) -> Result<(), CodedError> {
     if let Some(key) = &incoming.idempotency_key {
         if key.trim().is_empty() {
-            return Err(CodedError::invalid("idempotency_key: Must be a non-empty string if provided"));
+            refuse!(InvalidRequest, "idempotency_key: Must be a non-empty string if provided");
         }
         if key.len() > NAME_BYTES_MAX {
-            return Err(CodedError::invalid(format!(
-                "idempotency_key: Too long (max {NAME_BYTES_MAX} chars)"
-            )));
+            refuse!(InvalidRequest, "idempotency_key: Too long (max {NAME_BYTES_MAX} chars)");
         }
     }
     if incoming.depends_on.len() > DEPENDENCIES_MAX {
-        return Err(CodedError::invalid(format!(
-            "depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"
-        )));
+        refuse!(InvalidRequest, "depends_on: Too many dependencies (max {DEPENDENCIES_MAX})");
     }
     Ok(())
 }

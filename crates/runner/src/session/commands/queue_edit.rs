@@ -61,26 +61,22 @@ impl SessionActor {
 
     fn check_queue(&self, command: &Command) -> Result<(), CodedError> {
         if self.is_run() {
-            return Err(ErrorCode::Unsupported.with("A program in a terminal has no queue"));
+            refuse!(Unsupported, "A program in a terminal has no queue");
         }
         if self.session.status() == SessionStatus::Closed {
             let session_id = &self.session.identity().session_id;
-            let error = format!("Session '{session_id}' is closed; session.restart opens it again");
-            return Err(ErrorCode::SessionClosed.with(error));
+            refuse!(SessionClosed, "Session '{session_id}' is closed; session.restart opens it again");
         }
         if self.session.is_moving() {
-            let error = "The session moves to another conversation, and its queue with it. Please retry.";
-            return Err(ErrorCode::Busy.with(error));
+            refuse!(Busy, "The session moves to another conversation, and its queue with it. Please retry.");
         }
         let Command::QueueSet(QueueSetParams { steering, follow_up }) = command else { return Ok(()) };
         if steering.len() + follow_up.len() > MESSAGES_MAX {
-            let error = format!("Too many messages for the queue (max {MESSAGES_MAX})");
-            return Err(ErrorCode::TooLarge.with(error));
+            refuse!(TooLarge, "Too many messages for the queue (max {MESSAGES_MAX})");
         }
         for text in steering.iter().chain(follow_up) {
             if text.trim().is_empty() {
-                let error = "A message of the queue is empty; leave it out to remove it";
-                return Err(CodedError::invalid(error));
+                refuse!(InvalidRequest, "A message of the queue is empty; leave it out to remove it");
             }
             self.check_input(text)?;
         }
