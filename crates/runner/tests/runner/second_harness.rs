@@ -5,7 +5,7 @@ mod codec;
 mod driver;
 
 use crate::support::HELPER;
-use crate::support::runner_fixture::RunnerFixture;
+use crate::support::runner_fixture::{RunnerFixture, on};
 use qd_runner::driver::{Harness, HarnessSettings};
 use serde_json::{Value, json};
 
@@ -67,9 +67,7 @@ async fn what_waits_can_be_seen_and_changed() {
     }
     assert_eq!(runner.state().await["queue"]["follow_up"], json!(["one", "two"]));
     // The agent gives back what it has, and gets what a person wants instead.
-    runner
-        .ok(json!({"cmd": "queue.set", "session_id": "s", "steering": [], "follow_up": ["two", "three"]}))
-        .await;
+    runner.ok(on("queue.set", json!({"steering": [], "follow_up": ["two", "three"]}))).await;
     let from = runner.lines.len();
     let queue = runner.state().await["queue"]["follow_up"].clone();
     assert_eq!(queue, json!(["two", "three"]));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::support::WAIT_MAX;
 use crate::support::runner_fixture::{RunnerFixture, in_session};
+use crate::support::{assert_has, until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -13,19 +13,24 @@ async fn runner() -> RunnerFixture {
 }
 
 async fn runner_with(change: impl FnOnce(&mut qd_runner::RunnerConfig)) -> RunnerFixture {
-    let mut runner = RunnerFixture::start(|config| {
+    RunnerFixture::session_with("demo", |config| {
         let folder = config.default_cwd.clone().unwrap();
         std::fs::create_dir(folder.join("ws")).unwrap();
         config.services.workspace_roots = vec![folder.join("ws")];
         change(config);
     })
-    .await;
-    runner.create("demo").await;
-    runner
+    .await
 }
 
-async fn question(runner: &mut RunnerFixture, from: usize) -> Value {
-    runner.event(from, "agent.input_needed").await["request"].clone()
+/// Sends a call that a person is asked about: the id of the command, and the question.
+async fn gated(runner: &mut RunnerFixture, command: Value) -> (String, Value) {
+    let from = runner.lines.len();
+    let id = runner.send(command).await;
+    (id, runner.event(from, "agent.input_needed").await["request"].clone())
+}
+
+fn by_operator(cmd: &str, parameters: Value) -> Value {
+    in_session(cmd, "operator", parameters)
 }
 
 async fn answer(runner: &mut RunnerFixture, request_id: &Value, decision: &str) -> Value {
@@ -52,10 +57,7 @@ async fn a_call_is_recorded_before_and_after() {
     assert!(call < result && result < answered, "{call} {result} {answered}");
     let (call, result) = (&runner.lines[call], &runner.lines[result]);
     assert_eq!(call["request_id"], result["request_id"]);
-    assert_eq!(
-        (&call["tool"], &call["actor"], &call["user_id"]),
-        (&json!("rpc.fs.read"), &json!("web"), &json!("anna"))
-    );
+    assert_has(&call, json!({ "tool": "rpc.fs.read", "actor": "web", "user_id": "anna" }));
     assert_eq!(call["args"], json!({ "path": "a.txt" }));
     assert_eq!((&result["ok"], &result["result"]["size"]), (&json!(true), &json!(34)));
     assert!(result["duration_ms"].is_u64() && !result.to_string().contains("must not be"), "{result}");
@@ -70,10 +72,8 @@ async fn a_call_is_recorded_before_and_after() {
 #[tokio::test]
 async fn a_gated_call_asks_and_does_what_was_approved() {
     let mut runner = runner().await;
-    let from = runner.lines.len();
     let write = json!({ "path": "a.txt", "content": "hello", "request_id": "req-1", "actor": "web" });
-    let id = runner.send(in_session("fs.write", "operator", write)).await;
-    let asked = question(&mut runner, from).await;
+    let (id, asked) = gated(&mut runner, by_operator("fs.write", write)).await;
     assert_eq!((&asked["type"], &asked["request_id"]), (&json!("permission"), &json!("req-1")));
     assert_eq!(asked["metadata"]["op_tool"], "rpc.fs.write");
     assert_eq!(asked["metadata"]["op_args"], json!({ "path": "a.txt", "content": "hello" }));
@@ -89,20 +89,18 @@ async fn a_gated_call_asks_and_does_what_was_approved() {
     let call = &runner.lines[places[0]];
     assert_eq!(call["args"]["content"], json!({ "bytes": 5 }));
     // The answer is one, and the second write asks again.
-    let from = runner.lines.len();
-    let id =
-        runner.send(in_session("fs.write", "operator", json!({ "path": "a.txt", "content": "no" }))).await;
-    let asked = question(&mut runner, from).await;
+    let (id, asked) =
+        gated(&mut runner, by_operator("fs.write", json!({ "path": "a.txt", "content": "no" }))).await;
     answer(&mut runner, &asked["request_id"], "deny").await;
     assert_eq!(runner.response(&id).await["code"], "denied");
     assert_eq!(std::fs::read_to_string(runner.folder().join("a.txt")).unwrap(), "hello");
     // An owner is not asked, unless that is wanted.
     runner.ok(in_session("fs.write", "owner", json!({ "path": "a.txt", "content": "mine" }))).await;
-    let from = runner.lines.len();
-    runner
-        .send(in_session("fs.write", "owner", json!({ "path": "a.txt", "content": "x", "ask": true })))
-        .await;
-    question(&mut runner, from).await;
+    gated(
+        &mut runner,
+        in_session("fs.write", "owner", json!({ "path": "a.txt", "content": "x", "ask": true })),
+    )
+    .await;
     runner.stop().await;
 }
 
@@ -116,32 +114,26 @@ async fn hole_02_nothing_is_allowed_by_a_request_that_was_never_made() {
         let refused = runner.call(refused).await;
         assert_eq!(refused["success"], false, "{refused}");
     }
-    let from = runner.lines.len();
-    let bash = runner.send(in_session("host.bash", "operator", json!({ "command": "touch ran" }))).await;
-    let asked_bash = question(&mut runner, from).await;
+    let (bash, asked_bash) =
+        gated(&mut runner, by_operator("host.bash", json!({ "command": "touch ran" }))).await;
     assert_eq!(asked_bash["metadata"]["op_tool"], "bash");
     // Allowed for the session is what the request was for, whatever else is said.
-    let from = runner.lines.len();
-    let write = runner.send(in_session("fs.write", "operator", json!({ "path": "w", "content": "1" }))).await;
-    let asked = question(&mut runner, from).await;
+    let (write, asked) =
+        gated(&mut runner, by_operator("fs.write", json!({ "path": "w", "content": "1" }))).await;
     let allow = json!({ "cmd": "input_response", "session_id": "s", "request_id": asked["request_id"],
                         "decision": "approve_for_session", "allow_tools": ["bash"], "user_role": "owner" });
     runner.ok(allow).await;
     assert_eq!(runner.response(&write).await["success"], true);
     assert!(!runner.folder().join("ran").exists());
     runner.ok(in_session("fs.write", "operator", json!({ "path": "w", "content": "2" }))).await;
-    let from = runner.lines.len();
-    let delete = runner.send(in_session("fs.delete", "operator", json!({ "path": "w" }))).await;
-    let asked = question(&mut runner, from).await;
+    let (delete, asked) = gated(&mut runner, by_operator("fs.delete", json!({ "path": "w" }))).await;
     answer(&mut runner, &asked["request_id"], "deny").await;
     assert_eq!(runner.response(&delete).await["code"], "denied");
     // A second answer to the first question finds nothing to allow.
     answer(&mut runner, &asked_bash["request_id"], "deny").await;
     assert_eq!(runner.response(&bash).await["code"], "denied");
     assert_eq!(answer(&mut runner, &asked_bash["request_id"], "approve_for_session").await["success"], false);
-    let from = runner.lines.len();
-    runner.send(in_session("host.bash", "operator", json!({ "command": "touch ran" }))).await;
-    question(&mut runner, from).await;
+    gated(&mut runner, by_operator("host.bash", json!({ "command": "touch ran" }))).await;
     assert!(!runner.folder().join("ran").exists());
     // What was allowed is remembered.
     runner.restart(0).await;
@@ -154,11 +146,9 @@ async fn hole_02_nothing_is_allowed_by_a_request_that_was_never_made() {
 async fn hole_17_pending_calls_survive_a_restart() {
     let mut runner = runner().await;
     for (number, decision) in [(1, "approve"), (2, "deny"), (3, "approve")] {
-        let from = runner.lines.len();
         let command = format!("echo run >> file{number}");
         let params = json!({ "command": command, "request_id": format!("req-{number}"), "actor": "web" });
-        runner.send(in_session("host.bash", "operator", params)).await;
-        let asked = question(&mut runner, from).await;
+        let (_, asked) = gated(&mut runner, by_operator("host.bash", params)).await;
         runner.restart(0).await;
         let state = runner.state().await;
         assert_eq!(state["pending_input"][0]["request_id"], asked["request_id"], "{state}");
@@ -170,10 +160,7 @@ async fn hole_17_pending_calls_survive_a_restart() {
         let result = runner.find(from, "the result", is_result).await;
         let file = runner.folder().join(format!("file{number}"));
         if decision == "approve" {
-            assert_eq!(
-                (&result["ok"], &result["actor"], &result["user_id"]),
-                (&json!(true), &json!("web"), &json!("anna"))
-            );
+            assert_has(&result, json!({ "ok": true, "actor": "web", "user_id": "anna" }));
             assert_eq!(std::fs::read_to_string(file).unwrap(), "run\n");
         } else {
             assert_eq!((&result["ok"], &result["error"]), (&json!(false), &json!("denied")));
@@ -195,16 +182,14 @@ async fn a_question_runs_out_of_time_and_ends_with_its_session() {
     assert_eq!((&late["code"], &late["error"]), (&json!("timed_out"), &json!("timeout")));
     runner.stop().await;
     let mut runner = self::runner().await;
-    let from = runner.lines.len();
-    let id = runner.send(in_session("fs.delete", "operator", json!({ "path": "x" }))).await;
-    question(&mut runner, from).await;
+    let (id, _) = gated(&mut runner, by_operator("fs.delete", json!({ "path": "x" }))).await;
     runner.ok(json!({ "cmd": "session.close", "session_id": "s" })).await;
     let refused = runner.response(&id).await;
     assert_eq!(refused["code"], "denied");
     assert_eq!(refused["error"], "denied: the session was closed before anybody decided");
-    let resolved = runner.event(from, "agent.input_resolved").await;
+    let resolved = runner.event(0, "agent.input_resolved").await;
     assert_eq!(resolved["outcome"], "withdrawn");
-    runner.event(from, "tool.result").await;
+    runner.event(0, "tool.result").await;
 }
 
 #[tokio::test]
@@ -216,9 +201,7 @@ async fn the_session_says_who_is_asked() {
     }
     let write = |session: &str, role: &str| json!({ "cmd": "fs.write", "session_id": session, "user_role": role, "path": "x", "content": "1" });
     runner.ok(write("open", "operator")).await;
-    let from = runner.lines.len();
-    runner.send(write("ask", "owner")).await;
-    question(&mut runner, from).await;
+    gated(&mut runner, write("ask", "owner")).await;
     runner.stop().await;
 }
 
@@ -310,10 +293,7 @@ async fn hole_21_a_failing_command_keeps_both_streams() {
     let command = "echo out; echo err >&2; cat; exit 3";
     let data =
         runner.ok(in_session("host.bash", "owner", json!({ "command": command, "stdin": "in" }))).await;
-    assert_eq!(
-        (&data["stdout"], &data["stderr"], &data["exit_code"]),
-        (&json!("out\nin"), &json!("err\n"), &json!(3))
-    );
+    assert_has(&data, json!({ "stdout": "out\nin", "stderr": "err\n", "exit_code": 3 }));
     assert_eq!((&data["truncated"], &data["stdout_bytes"]), (&json!(false), &json!(6)));
     let result = runner.event(0, "tool.result").await;
     assert_eq!((&result["ok"], &result["error"]), (&json!(false), &json!("bash exited with code 3")));
@@ -378,26 +358,20 @@ async fn a_command_ends_by_its_limit_or_by_a_cancel_with_all_it_started() {
 
 async fn until_gone(runner: &RunnerFixture) {
     let pid: i32 = std::fs::read_to_string(runner.folder().join("child")).unwrap().trim().parse().unwrap();
-    let gone = async {
-        while std::path::Path::new(&format!("/proc/{pid}/cwd")).read_link().is_ok() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(WAIT_MAX, gone).await.expect("a child lives on");
+    let cwd = format!("/proc/{pid}/cwd");
+    until("the child is gone", async || std::fs::read_link(&cwd).is_err()).await;
 }
 
 #[tokio::test]
 async fn a_question_is_taken_back_only_by_who_asked() {
     let mut runner = runner().await;
-    let from = runner.lines.len();
-    let id = runner.send(in_session("fs.delete", "operator", json!({ "path": "x" }))).await;
-    question(&mut runner, from).await;
+    let (id, _) = gated(&mut runner, by_operator("fs.delete", json!({ "path": "x" }))).await;
     // The asker's connection is gone: the question stays.
     runner.ok(json!({ "cmd": "_cancel", "session_id": "_system", "target": id })).await;
     assert_eq!(runner.state().await["pending_input"].as_array().unwrap().len(), 1);
     runner.ok(json!({ "cmd": "_cancel", "session_id": "_system", "target": id, "withdraw": true })).await;
     assert_eq!(runner.response(&id).await["code"], "cancelled");
-    assert_eq!(runner.event(from, "agent.input_resolved").await["outcome"], "withdrawn");
+    assert_eq!(runner.event(0, "agent.input_resolved").await["outcome"], "withdrawn");
     assert_eq!(runner.state().await["pending_input"], json!([]));
 }
 
@@ -450,12 +424,8 @@ async fn a_local_client_is_the_owner_and_takes_its_command_with_it() {
     client.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     runner.event(0, "tool.call").await;
     let child = runner.folder().join("child");
-    let begun = async {
-        while std::fs::read_to_string(&child).unwrap_or_default().trim().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(WAIT_MAX, begun).await.expect("the command runs");
+    let written = || std::fs::read_to_string(&child).unwrap_or_default();
+    until("the command runs", async || !written().trim().is_empty()).await;
     drop(client);
     let result = runner.event(0, "tool.result").await;
     assert_eq!(result["error"], "cancelled");
@@ -474,10 +444,7 @@ async fn a_local_client_is_the_owner_and_takes_its_command_with_it() {
     // What runs here says how far it is, and can be taken back.
     let bash = json!({ "cmd": "host.bash", "id": "3", "session_id": "s", "command": "echo here; sleep 300" });
     let told = say(bash).await;
-    assert_eq!(
-        (&told["type"], &told["id"], &told["cmd"]),
-        (&json!("progress"), &json!("3"), &json!("host.bash"))
-    );
+    assert_has(&told, json!({ "type": "progress", "id": "3", "cmd": "host.bash" }));
     assert_eq!((&told["data"]["stream"], &told["data"]["text"]), (&json!("stdout"), &json!("here\n")));
     let mut answers = [say(json!({ "cmd": "cancel", "id": "4", "target": "3" })).await, Value::Null];
     answers[1] = serde_json::from_str(&client.next_line().await.unwrap().unwrap()).unwrap();

@@ -76,10 +76,9 @@ async fn an_upload_is_shown_whole_and_waits_unchanged() {
     let id = runner.send(in_session("fs.upload", "operator", piece(6, "d29ybGQ=", true))).await;
     let asked = runner.event(from, "agent.input_needed").await["request"].clone();
     let sha256 = "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9";
-    assert_eq!(
-        asked["metadata"]["op_args"],
-        json!({ "upload_id": "u", "path": "f.txt", "bytes": 11, "sha256": sha256, "preview": "hello world" })
-    );
+    let told =
+        json!({ "upload_id": "u", "path": "f.txt", "bytes": 11, "sha256": sha256, "preview": "hello world" });
+    assert_eq!(asked["metadata"]["op_args"], told);
     let more = runner.call(in_session("fs.upload", "operator", piece(11, "IQ==", false))).await;
     assert_eq!(more["code"], "conflict", "{more}");
     let abort = json!({ "upload_id": "u", "path": "f.txt", "offset": 0, "data": "", "abort": true });

@@ -12,8 +12,7 @@ fn signal(pid: i32, signal: Signal) {
 
 #[tokio::test]
 async fn a_stopped_agent_is_unresponsive_until_it_answers() {
-    let mut runner = RunnerFixture::start(|config| config.supervision = quick(None)).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::session_with("pi", |config| config.supervision = quick(None)).await;
     let pid = runner.pid().await;
     let from = runner.lines.len();
     signal(pid, Signal::STOP);
@@ -30,8 +29,7 @@ async fn a_stopped_agent_is_unresponsive_until_it_answers() {
 
 #[tokio::test]
 async fn a_hung_agent_is_killed_started_again_and_gets_what_waited() {
-    let mut runner = RunnerFixture::start(|config| config.supervision = quick(Some(600))).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::session_with("pi", |config| config.supervision = quick(Some(600))).await;
     runner.prompt("work").await;
     let waiting = json!({"cmd": "follow_up", "session_id": "s", "message": "waited"});
     assert_eq!(runner.ok(waiting).await["disposition"], "queued");
@@ -57,8 +55,7 @@ async fn a_hung_agent_is_killed_started_again_and_gets_what_waited() {
 
 #[tokio::test]
 async fn a_silent_tool_is_named_and_not_killed() {
-    let mut runner = RunnerFixture::start(|config| config.supervision = quick(Some(400))).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::session_with("pi", |config| config.supervision = quick(Some(400))).await;
     let pid = runner.pid().await;
     let from = runner.lines.len();
     runner.prompt("tool").await;
@@ -75,8 +72,7 @@ async fn a_silent_tool_is_named_and_not_killed() {
 
 #[tokio::test]
 async fn a_silent_agent_that_answers_is_told_once_and_not_killed() {
-    let mut runner = RunnerFixture::start(|config| config.supervision = quick(Some(400))).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::session_with("pi", |config| config.supervision = quick(Some(400))).await;
     let pid = runner.pid().await;
     let from = runner.lines.len();
     runner.prompt("work").await;
@@ -96,8 +92,7 @@ async fn a_silent_agent_that_answers_is_told_once_and_not_killed() {
 
 #[tokio::test]
 async fn an_agent_that_closes_its_output_is_ended() {
-    let mut runner = RunnerFixture::start(|config| config.supervision = quick(None)).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::session_with("pi", |config| config.supervision = quick(None)).await;
     let from = runner.lines.len();
     runner.send(json!({"cmd": "prompt", "session_id": "s", "message": "close"})).await;
     let error = runner.event(from, "agent.error").await;
@@ -111,8 +106,7 @@ async fn an_agent_that_closes_its_output_is_ended() {
 
 #[tokio::test]
 async fn the_end_of_a_process_is_told_with_its_signal() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("pi").await;
+    let mut runner = RunnerFixture::with_session("pi").await;
     for (number, name) in [(Signal::ABORT, "SIGABRT"), (Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
         let pid = runner.pid().await;
         let from = runner.lines.len();
@@ -129,12 +123,11 @@ async fn the_end_of_a_process_is_told_with_its_signal() {
 
 #[tokio::test]
 async fn the_heartbeat_of_the_runner_has_the_figures_of_its_agents() {
-    let mut runner = RunnerFixture::start(|config| {
+    let mut runner = RunnerFixture::session_with("pi", |config| {
         config.supervision = quick(None);
         config.supervision.sample = Duration::from_millis(10);
     })
     .await;
-    runner.create("pi").await;
     let other = json!({"cmd": "session.create", "session_id": "closed", "config": {"harness": "pi"}});
     runner.ok(other).await;
     runner.ok(json!({"cmd": "session.close", "session_id": "closed"})).await;

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::WAIT_MAX;
-use crate::support::hub_link::{FakeHubAddress, HubEnd, TestRunner, config, until};
+use crate::support::hub_link::{FakeHubAddress, HubEnd, TestRunner, config};
+use crate::support::{WAIT_MAX, until};
 use qd_runner::{KeyError, KeyKeeper, Runner, RunnerError, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use qd_link::mutex::Mutex;
-use qd_wire::command_table::CommandClass;
 use qd_wire::Command;
+use qd_wire::command_table::CommandClass;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Cancellation, ServiceError, ServiceResult};

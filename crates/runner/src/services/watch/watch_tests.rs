@@ -2,6 +2,8 @@ use std::fs;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
+use qd_wire::ErrorCode;
+
 use super::*;
 use crate::services::fs::fixture::{Fixture, refused_as, words};
 

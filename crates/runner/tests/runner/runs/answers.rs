@@ -1,7 +1,8 @@
 //! Answers: to what a screen still asks, as one line of text, and by people who may give them.
 
-use crate::support::runner_fixture::RunnerFixture;
-use crate::support::runs::{exited, output, records, script, stop, until_output};
+use crate::support::merged;
+use crate::support::runner_fixture::{RunnerFixture, on};
+use crate::support::runs::{exited, kill_and_stop, output, records, running_script, until_output};
 use serde_json::{Value, json};
 
 /// Asks; when there is a file `go`, forgets its question and is never quiet again.
@@ -13,9 +14,7 @@ async fn asked(runner: &mut RunnerFixture) -> Value {
 }
 
 fn answer(request_id: &Value, fields: Value) -> Value {
-    let mut command = json!({ "cmd": "input_response", "session_id": "s", "request_id": request_id });
-    command.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    command
+    on("input_response", merged(json!({ "request_id": request_id }), fields))
 }
 
 fn go(runner: &RunnerFixture) {
@@ -29,8 +28,7 @@ async fn ended(runner: &mut RunnerFixture, request_id: &Value) -> Value {
 
 #[tokio::test]
 async fn an_answer_is_not_typed_when_the_screen_has_moved_on() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, MOVES_ON).await;
+    let mut runner = running_script(MOVES_ON).await;
     let request_id = asked(&mut runner).await;
     go(&runner);
     until_output(&mut runner, "moved on").await;
@@ -38,29 +36,25 @@ async fn an_answer_is_not_typed_when_the_screen_has_moved_on() {
     assert_eq!(refused["code"], "question_not_found", "{refused}");
     assert_eq!(ended(&mut runner, &request_id).await["outcome"], "withdrawn");
     assert!(records(&runner, "s").values().all(|record| record["event"] != "run.input"));
-    stop(&mut runner, "kill").await;
-    exited(&mut runner, "s").await;
-    runner.stop().await;
+    kill_and_stop(&mut runner).await;
 }
 
 #[tokio::test]
 async fn a_question_goes_away_also_while_the_program_is_never_quiet() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, MOVES_ON).await;
+    let mut runner = running_script(MOVES_ON).await;
     let request_id = asked(&mut runner).await;
     go(&runner);
     assert_eq!(ended(&mut runner, &request_id).await["outcome"], "withdrawn");
-    stop(&mut runner, "kill").await;
-    exited(&mut runner, "s").await;
-    runner.stop().await;
+    kill_and_stop(&mut runner).await;
 }
 
 #[tokio::test]
 async fn an_answer_is_typed_when_the_same_question_was_drawn_again() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    let text = "printf 'Do you want to continue? [y/N] '; until [ -e go ]; do sleep 0.02; done; \
-                printf '\\rDo you want to continue? [y/N] '; read x; echo \"said $x\"";
-    script(&mut runner, text).await;
+    let mut runner = running_script(
+        "printf 'Do you want to continue? [y/N] '; until [ -e go ]; do sleep 0.02; done; \
+                printf '\\rDo you want to continue? [y/N] '; read x; echo \"said $x\"",
+    )
+    .await;
     let request_id = asked(&mut runner).await;
     go(&runner);
     until_output(&mut runner, "\r").await;
@@ -72,8 +66,7 @@ async fn an_answer_is_typed_when_the_same_question_was_drawn_again() {
 
 #[tokio::test]
 async fn an_answer_to_a_screen_has_no_keys_in_it() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, "stty -echo; printf 'Password: '; read x; echo \"got $x\"; read y").await;
+    let mut runner = running_script("stty -echo; printf 'Password: '; read x; echo \"got $x\"; read y").await;
     let request_id = asked(&mut runner).await;
     for value in ["one\rtwo", "one\n", "\u{1b}[A", "a\u{7f}", "\u{3}", "\u{9b}A"] {
         let refused = runner.call(answer(&request_id, json!({ "value": value }))).await;
@@ -84,24 +77,20 @@ async fn an_answer_to_a_screen_has_no_keys_in_it() {
     until_output(&mut runner, "got ").await;
     let resolved = ended(&mut runner, &request_id).await;
     assert_eq!(resolved.get("answer"), None, "a password is in no record: {resolved}");
-    stop(&mut runner, "kill").await;
-    exited(&mut runner, "s").await;
-    runner.stop().await;
+    kill_and_stop(&mut runner).await;
 }
 
 /// Sends a command of somebody else than the fixture's own person.
-async fn call_as(runner: &mut RunnerFixture, user_id: &str, role: &str, mut command: Value) -> Value {
+async fn call_as(runner: &mut RunnerFixture, user_id: &str, role: &str, command: Value) -> Value {
     let id = format!("{user_id}-{}", runner.lines.len());
     let more = json!({ "type": "command", "id": id, "user_id": user_id, "user_role": role });
-    command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    runner.say(command).await;
-    runner.find(0, "a response", |line| line["type"] == "response" && line["id"] == id).await
+    runner.say(merged(command, more)).await;
+    runner.response(&id).await
 }
 
 #[tokio::test]
 async fn who_asked_at_the_gate_does_not_approve_it() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     let write = |name: &str, role: &str, ask: bool| {
         json!({ "cmd": "fs.write", "session_id": "s", "path": name, "content": "1", "request_id": name,
                 "user_role": role, "ask": ask })
@@ -114,26 +103,20 @@ async fn who_asked_at_the_gate_does_not_approve_it() {
     for decision in ["approve", "approve_for_session"] {
         for role in ["operator", "viewer"] {
             let refused = call_as(&mut runner, "anna", role, decide("own", decision)).await;
-            assert_eq!(
-                refused["error"], "you asked for this yourself; somebody else has to approve it",
-                "{refused}"
-            );
+            let words = "you asked for this yourself; somebody else has to approve it";
+            assert_eq!(refused["error"], words, "{refused}");
         }
     }
     let confirmed = answer(&json!("own"), json!({ "confirmed": true }));
     assert_eq!(runner.call(confirmed).await["success"], false, "nor by another word, nor without a role");
     // A foreign server speaks for many people; a person of its name does not.
     let id = "from-the-server";
-    let mut asking = write(id, "operator", false);
-    asking["type"] = json!("command");
-    asking["id"] = json!(id);
-    asking["user_id"] = json!("run-server");
-    runner.say(asking).await;
+    let from_server = json!({ "type": "command", "id": id, "user_id": "run-server" });
+    runner.say(merged(write(id, "operator", false), from_server)).await;
     runner.find(0, "the question", |line| line["request"]["request_id"] == id).await;
     let refused = call_as(&mut runner, "run-server", "operator", decide(id, "approve")).await;
     assert_eq!(refused["success"], false, "{refused}");
-    let mut approval = decide(id, "approve");
-    approval["connection_id"] = json!("run-server");
+    let approval = merged(decide(id, "approve"), json!({ "connection_id": "run-server" }));
     let approved = call_as(&mut runner, "run-server", "operator", approval).await;
     assert_eq!(approved["success"], true, "{approved}");
     let denied = call_as(&mut runner, "anna", "operator", decide("denied", "deny")).await;

@@ -2,7 +2,9 @@
 
 use crate::support::WAIT_MAX;
 use crate::support::runner_fixture::RunnerFixture;
-use crate::support::runs::{exited, input, output, records, run, script, stop, until_output};
+use crate::support::runs::{
+    exited, input, output, records, running, running_script, script, stop, until_output,
+};
 use serde_json::{Value, json};
 
 fn inputs(runner: &RunnerFixture) -> Vec<Value> {
@@ -11,8 +13,7 @@ fn inputs(runner: &RunnerFixture) -> Vec<Value> {
 
 #[tokio::test]
 async fn an_input_is_written_once_for_ever() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    run(&mut runner, &["cat"]).await;
+    let mut runner = running(&["cat"]).await;
     assert_eq!(input(&mut runner, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": false}));
     assert_eq!(input(&mut runner, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": true}));
     input(&mut runner, "i2", "two\n").await;
@@ -32,8 +33,7 @@ async fn an_input_is_written_once_for_ever() {
 
 #[tokio::test]
 async fn a_refused_input_may_come_again() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(&mut runner, "echo ready; exit").await;
+    let mut runner = running_script("echo ready; exit").await;
     exited(&mut runner, "s").await;
     let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": "x\n"});
     assert_eq!(runner.call(command.clone()).await["code"], "run_ended");
@@ -70,8 +70,7 @@ async fn hole_5_a_password_is_in_no_record() {
 
 #[tokio::test]
 async fn keys_are_recorded_by_lines() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    run(&mut runner, &["cat"]).await;
+    let mut runner = running(&["cat"]).await;
     for text in ["he", "lx\u{7f}lo", "\r", "wor", "ld\r"] {
         let command = json!({"cmd": "run.stdin", "session_id": "s", "text": text, "actor": "cli"});
         runner.ok(command).await;
@@ -86,8 +85,7 @@ async fn keys_are_recorded_by_lines() {
 
 #[tokio::test]
 async fn a_secret_among_keys_is_not_shown_by_its_echo() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    run(&mut runner, &["head", "-n", "2"]).await;
+    let mut runner = running(&["head", "-n", "2"]).await;
     // Pasted at once, and with its beginning typed before.
     let (first, second) =
         ("ghp_aaaaaaaaaabbbbbbbbbbccccccccccdddddd", "ghp_0123456789abcdefghijklmnopqrstuvwxyz");
@@ -150,8 +148,7 @@ async fn input_that_waited_arrives_whole_and_in_order() {
 
 #[tokio::test]
 async fn a_line_that_the_terminal_would_cut_is_refused() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    run(&mut runner, &["cat"]).await;
+    let mut runner = running(&["cat"]).await;
     let text = format!("{}\n", "x".repeat(5000));
     let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": text});
     let answer = runner.call(command).await;
@@ -163,8 +160,7 @@ async fn a_line_that_the_terminal_would_cut_is_refused() {
 
 #[tokio::test]
 async fn a_prompt_is_typed_with_enter() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    run(&mut runner, &["cat"]).await;
+    let mut runner = running(&["cat"]).await;
     runner.prompt("hello").await;
     until_output(&mut runner, "hello\r\nhello\r\n").await;
     let state = runner.state().await;
@@ -176,9 +172,7 @@ async fn a_prompt_is_typed_with_enter() {
 
 #[tokio::test]
 async fn a_question_on_the_screen_is_asked_answered_and_withdrawn() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    script(
-        &mut runner,
+    let mut runner = running_script(
         "for i in 1 2; do printf 'Do you want to continue? [y/N] '; read x; echo \"said $x\"; done",
     )
     .await;
@@ -209,8 +203,7 @@ async fn a_question_on_the_screen_is_asked_answered_and_withdrawn() {
 
 #[tokio::test]
 async fn agents_take_inputs_as_prompts_and_once() {
-    let mut runner = RunnerFixture::start(|_| {}).await;
-    runner.create("demo").await;
+    let mut runner = RunnerFixture::with_session("demo").await;
     assert_eq!(input(&mut runner, "i1", "hello\n").await, json!({"input_id": "i1", "duplicate": false}));
     let settled = async {
         while runner.user_messages().is_empty() {

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::support::hub_link::{TestRunner, config, until};
-use crate::support::{WAIT_MAX, guard_with_home};
+use crate::support::hub_link::{TestRunner, config};
+use crate::support::{WAIT_MAX, assert_has, guard_with_home, until};
 use futures_util::{SinkExt, StreamExt};
 use qd_link::host::HostDialer;
 use qd_link::url::ServerUrl;
@@ -76,10 +76,9 @@ impl FakeRunServer {
             assert_eq!(place.0, message, "a number is used once");
             if self.acks {
                 let data = json!({"run_id": run_id, "last_seq": seq});
-                self.send(
-                    &json!({"type": "run.ack", "ts": "2025-01-01T00:00:00Z", "run_id": run_id, "data": data}),
-                )
-                .await;
+                let ack =
+                    json!({"type": "run.ack", "ts": "2025-01-01T00:00:00Z", "run_id": run_id, "data": data});
+                self.send(&ack).await;
             }
             return message;
         }
@@ -159,12 +158,18 @@ async fn start(directory: &std::path::Path, server: &FakeRunServer) -> TestRunne
     TestRunner::start_with(config, store, uplink).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_server_starts_types_into_and_stops_runs() {
+/// A server and a runner that has connected to it.
+async fn connected() -> (tempfile::TempDir, FakeRunServer, TestRunner) {
     let directory = tempfile::tempdir().unwrap();
     let mut server = FakeRunServer::start().await;
     let runner = start(directory.path(), &server).await;
     server.accept().await;
+    (directory, server, runner)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_server_starts_types_into_and_stops_runs() {
+    let (_directory, mut server, runner) = connected().await;
     server.event("host.heartbeat").await;
     let run_id = server.run("echo ready; read line; echo \"got $line\"; sleep 600").await;
     while !server.text(&run_id).contains("ready") {
@@ -189,20 +194,14 @@ async fn a_foreign_server_starts_types_into_and_stops_runs() {
     assert_eq!(server.text(&run_id).matches("got hello").count(), 1);
     until("acked records leave the spool", || async { runner.store.spool_bytes() == 0 }).await;
     let unknown = server.call("rpc.fs.read", Some("gone"), json!({"path": "x"})).await;
-    assert_eq!(
-        (&unknown["data"]["ok"], &unknown["data"]["error"]),
-        (&json!(false), &json!("unknown run_id"))
-    );
+    assert_has(&unknown["data"], json!({ "ok": false, "error": "unknown run_id" }));
     runner.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_server_reads_files_and_is_asked_before_it_writes() {
-    let directory = tempfile::tempdir().unwrap();
+    let (directory, mut server, runner) = connected().await;
     std::fs::write(directory.path().join("a.txt"), "content").unwrap();
-    let mut server = FakeRunServer::start().await;
-    let runner = start(directory.path(), &server).await;
-    server.accept().await;
     let run_id = server.run("sleep 600").await;
     let read = server.call("rpc.fs.read", Some(&run_id), json!({"path": "a.txt"})).await;
     assert_eq!(read["data"]["result"]["content"], "content", "{read}");
@@ -212,15 +211,12 @@ async fn a_foreign_server_reads_files_and_is_asked_before_it_writes() {
     assert_eq!(other["data"]["error"], "unknown host_id");
     let write = server.ask("rpc.fs.write", Some(&run_id), json!({"path": "b.txt", "content": "new"})).await;
     let asked = server.event("run.permission_requested").await;
-    assert_eq!(
-        (&asked["data"]["op_tool"], &asked["data"]["op_args"]["path"]),
-        (&json!("rpc.fs.write"), &json!("b.txt"))
-    );
+    assert_eq!(asked["data"]["op_tool"], "rpc.fs.write");
+    assert_eq!(asked["data"]["op_args"]["path"], "b.txt");
     assert!(!directory.path().join("b.txt").exists());
     let decision = json!({"request_id": asked["data"]["request_id"], "actor": "web"});
-    server
-        .send(&json!({"type": "run.permission.approve", "ts": "x", "run_id": run_id, "data": decision}))
-        .await;
+    let approval = json!({"type": "run.permission.approve", "ts": "x", "run_id": run_id, "data": decision});
+    server.send(&approval).await;
     assert_eq!(server.answer(&write).await["data"]["ok"], true);
     assert_eq!(std::fs::read_to_string(directory.path().join("b.txt")).unwrap(), "new");
     runner.end().await;
@@ -229,10 +225,7 @@ async fn a_foreign_server_reads_files_and_is_asked_before_it_writes() {
 /// The connection is cut after each message of a short run: nothing is lost, and nothing has two meanings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_cut_at_each_message_loses_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = FakeRunServer::start().await;
-    let runner = start(directory.path(), &server).await;
-    server.accept().await;
+    let (_directory, mut server, runner) = connected().await;
     let run_id = server.run("for n in 1 2 3 4 5; do echo line $n; sleep 0.05; done").await;
     for cut in 0.. {
         // Every second time the acks of what came are lost.
@@ -252,10 +245,7 @@ async fn a_connection_cut_at_each_message_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_goes_on_while_the_server_is_away_and_is_delivered_once_after() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = FakeRunServer::start().await;
-    let runner = start(directory.path(), &server).await;
-    server.accept().await;
+    let (_directory, mut server, runner) = connected().await;
     let run_id = server.run("seq 1 20000; sleep 0.2; seq 20001 40000").await;
     server.event("run.output").await;
     server.socket = None;
@@ -278,10 +268,7 @@ async fn a_run_goes_on_while_the_server_is_away_and_is_delivered_once_after() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hole_10_acks_make_nothing_come_again_and_a_runner_that_restarts_goes_on_after_the_last() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut server = FakeRunServer::start().await;
-    let runner = start(directory.path(), &server).await;
-    server.accept().await;
+    let (directory, mut server, runner) = connected().await;
     let run_id = server.run("seq 1 5000").await;
     server.event("run.exited").await;
     // Acks beyond what was sent, in the wrong order, and again.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
@@ -18,7 +17,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::WAIT_MAX;
+use super::{WAIT_MAX, merged};
 
 pub(crate) fn config(directory: &Path) -> RunnerConfig {
     let guard = GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() };
@@ -99,16 +98,6 @@ impl TestRunner {
     pub(crate) async fn last_seq(&self) -> u64 {
         self.store.session("s1").await.unwrap().unwrap().next_seq - 1
     }
-}
-
-/// Polls until the condition holds.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(WAIT_MAX, waiting).await.is_ok(), "{what}");
 }
 
 /// Where the runner finds its hub, when there is one.
@@ -199,10 +188,9 @@ impl HubEnd {
     }
 
     pub(crate) async fn command(&self, id: &str, session_id: &str, cmd: &str, parameters: Value) {
-        let mut line =
+        let line =
             json!({ "type": "command", "id": id, "session_id": session_id, "user_id": "u", "cmd": cmd });
-        line.as_object_mut().unwrap().extend(parameters.as_object().cloned().unwrap_or_default());
-        self.say(line).await;
+        self.say(merged(line, parameters)).await;
     }
 
     /// The next line; `None` when the runner has ended the link. Records must come in order and once.
@@ -309,9 +297,8 @@ impl LocalClient {
     pub(crate) async fn call(&mut self, session_id: &str, cmd: &str, parameters: Value) -> Value {
         self.next_id += 1;
         let id = format!("c{}", self.next_id);
-        let mut line = json!({ "type": "command", "id": id, "session_id": session_id, "cmd": cmd });
-        line.as_object_mut().unwrap().extend(parameters.as_object().cloned().unwrap_or_default());
-        self.send(&line.to_string()).await;
+        let line = json!({ "type": "command", "id": id, "session_id": session_id, "cmd": cmd });
+        self.send(&merged(line, parameters).to_string()).await;
         self.find(cmd, |line| line["type"] == "response" && line["id"] == *id).await
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::{HELPER, WAIT_MAX, guard_with_home};
+use super::{HELPER, WAIT_MAX, guard_with_home, merged, until};
 
 pub(crate) struct RunnerFixture {
     folder: TempDir,
@@ -55,6 +55,18 @@ impl RunnerFixture {
         change(&mut config);
         let (runner, link) = run(folder.path(), &config, 0).await;
         RunnerFixture { folder, config, runner: Some(runner), link, lines: Vec::new(), next_id: 0 }
+    }
+
+    /// With a session `s` of this harness.
+    pub(crate) async fn with_session(harness: &str) -> RunnerFixture {
+        RunnerFixture::session_with(harness, |_| {}).await
+    }
+
+    /// The same with settings of one's own.
+    pub(crate) async fn session_with(harness: &str, change: impl FnOnce(&mut RunnerConfig)) -> RunnerFixture {
+        let mut runner = RunnerFixture::start(change).await;
+        runner.create(harness).await;
+        runner
     }
 
     /// A planned stop and a new start; the hub has records up to `hub_has`.
@@ -110,6 +122,14 @@ impl RunnerFixture {
 
     pub(crate) async fn prompt(&mut self, message: &str) -> Value {
         self.ok(json!({"cmd": "prompt", "session_id": "s", "message": message})).await
+    }
+
+    /// Prompts and waits for the end of the turn. Says which line was the first of it.
+    pub(crate) async fn turn(&mut self, message: &str) -> usize {
+        let from = self.lines.len();
+        self.prompt(message).await;
+        self.find(from, "the end", |line| line["event"] == "agent.idle" && line["reason"].is_string()).await;
+        from
     }
 
     pub(crate) async fn state(&mut self) -> Value {
@@ -207,20 +227,23 @@ impl RunnerFixture {
 
     /// Asks until the session stands so.
     pub(crate) async fn until_status(&mut self, status: &str) {
-        let poll = async {
-            while self.state().await["status"] != status {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        assert!(tokio::time::timeout(WAIT_MAX, poll).await.is_ok(), "never {status}");
+        until(status, async || self.state().await["status"] == status).await;
     }
 }
 
 /// A service call in the session `s`.
 pub(crate) fn in_session(cmd: &str, role: &str, parameters: Value) -> Value {
-    let mut command = json!({ "cmd": cmd, "session_id": "s", "user_role": role });
-    command.as_object_mut().unwrap().extend(parameters.as_object().unwrap().clone());
-    command
+    merged(json!({ "cmd": cmd, "session_id": "s", "user_role": role }), parameters)
+}
+
+/// A shell command of a person, under a key of its own.
+pub(crate) fn bash(command: &str, key: &str) -> Value {
+    on("bash", json!({ "command": command, "idempotency_key": key }))
+}
+
+/// A command for the session `s`.
+pub(crate) fn on(cmd: &str, parameters: Value) -> Value {
+    merged(json!({ "cmd": cmd, "session_id": "s" }), parameters)
 }
 
 fn tail(lines: &[Value]) -> Vec<String> {

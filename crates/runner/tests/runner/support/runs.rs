@@ -6,6 +6,18 @@ use serde_json::{Value, json};
 
 use crate::support::runner_fixture::RunnerFixture;
 
+/// A runner with a run of the session `s`.
+pub(crate) async fn running(argv: &[&str]) -> RunnerFixture {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    run(&mut runner, argv).await;
+    runner
+}
+
+/// The same with a shell script.
+pub(crate) async fn running_script(text: &str) -> RunnerFixture {
+    running(&["sh", "-c", text]).await
+}
+
 /// Starts a run of the session `s`.
 pub(crate) async fn run(runner: &mut RunnerFixture, argv: &[&str]) -> Value {
     run_as(runner, "s", json!({"argv": argv})).await
@@ -57,6 +69,13 @@ pub(crate) async fn input(runner: &mut RunnerFixture, input_id: &str, text: &str
 
 pub(crate) async fn stop(runner: &mut RunnerFixture, signal: &str) -> Value {
     runner.ok(json!({"cmd": "run.stop", "session_id": "s", "signal": signal})).await
+}
+
+/// Ends the run and its runner.
+pub(crate) async fn kill_and_stop(runner: &mut RunnerFixture) {
+    stop(runner, "kill").await;
+    exited(runner, "s").await;
+    runner.stop().await;
 }
 
 /// The names of a session's records, in order; neighbours of one name are one.
