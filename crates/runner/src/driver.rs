@@ -21,8 +21,8 @@ use qd_wire::{CodedError, Command, ErrorCode};
 use serde_json::Value;
 
 pub use harness::{
-    AgentDriver, AgentHandle, BoxFuture, CommandSetting, DirectorySetting, Harness, HarnessCheck,
-    HarnessSettings, StoredConversations,
+    AgentDriver, AgentFuture, AgentHandle, BoxFuture, CommandSetting, DirectorySetting, Harness,
+    HarnessCheck, HarnessSettings, StoredConversations,
 };
 pub use harness_table::{DEFAULT, Harnesses, RegisteredHarness, TABLE, first_try, start};
 pub use pending_requests::{PendingReply, PendingRequests};
@@ -114,6 +114,9 @@ pub struct AgentFailure {
 /// What came of asking an agent.
 pub type AgentResult<T> = Result<T, AgentFailure>;
 
+/// What came of a command that the agent was to carry out.
+pub type ExecuteResult = AgentResult<ExecutedCommand>;
+
 impl AgentFailure {
     /// We said no: nothing happened.
     pub fn refused(error: CodedError) -> Self {
@@ -189,12 +192,7 @@ impl dyn AgentDriver {
 
 impl dyn AgentHandle {
     /// Waits for the answer to a prompt, which says whether it started a turn, waits, or was done at once.
-    pub async fn await_prompt_reply(
-        &self,
-        sent: SentRequest,
-        is_command: bool,
-        busy: bool,
-    ) -> AgentResult<ExecutedCommand> {
+    pub async fn await_prompt_reply(&self, sent: SentRequest, is_command: bool, busy: bool) -> ExecuteResult {
         let reply = sent.reply().await?;
         let disposition = self.disposition(&reply, is_command, busy).await;
         Ok(ExecutedCommand { disposition: Some(disposition), ..ExecutedCommand::default() })

@@ -38,22 +38,19 @@ const EXIT_NOT_STARTED: u8 = 127;
 ///
 /// Call this first in `main`, before any thread or runtime exists.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    // Without a control socket there is nobody but stderr to tell; if that is closed, the exit code is left.
+    let usage_error = |error: String| {
+        let _ = writeln!(io::stderr(), "qd guard: {error}");
+        ExitCode::from(EXIT_USAGE)
+    };
     let arguments = match GuardArguments::parse(args) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // The usage error has nobody else to go to; a closed stderr leaves the exit code.
-            let _ = writeln!(io::stderr(), "qd guard: {error}");
-            return ExitCode::from(EXIT_USAGE);
-        }
+        Err(error) => return usage_error(error.to_string()),
     };
     arguments.close_inherited();
     let mut control = match arguments.take_control() {
         Ok(control) => control,
-        Err(error) => {
-            // As above: without a control socket only stderr is left.
-            let _ = writeln!(io::stderr(), "qd guard: the control fd is not usable: {error}");
-            return ExitCode::from(EXIT_USAGE);
-        }
+        Err(error) => return usage_error(format!("the control fd is not usable: {error}")),
     };
     match Guard::start(&arguments, &mut control) {
         Ok(guard) => guard.run(control),

@@ -29,7 +29,7 @@ pub(crate) use service_gates::{GateAnswer, ServiceFacts, ServiceInput};
 pub(crate) use session_row::{check_cwd_of, restore};
 pub(crate) use spawn::{spawn_new, spawn_restored};
 
-use crate::driver::{AgentResult, CommandEffect, Driver, ExecutedCommand};
+use crate::driver::{CommandEffect, Driver, ExecuteResult};
 use crate::services::SessionWorktree;
 use crate::submissions::WaitResult;
 
@@ -60,7 +60,7 @@ pub(crate) enum SessionInput {
     /// The agent has carried out a command.
     Executed {
         token: SubmissionToken,
-        result: Box<AgentResult<ExecutedCommand>>,
+        result: Box<ExecuteResult>,
     },
     /// The agent gave a sign of life.
     Probed {
@@ -96,6 +96,7 @@ pub(crate) struct SessionEnded {
 }
 
 /// A command from the link, its head read.
+#[derive(Default)]
 pub(crate) struct IncomingCommand {
     pub(crate) token: SubmissionToken,
     /// The connection it came by.

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use qd_link::mutex::Mutex;
 use serde_json::Value;
 use tokio::process::Child;
 
@@ -78,7 +79,7 @@ impl Machine {
 
     /// What it has written to stderr.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stderr.lock().clone()
     }
 
     /// Runs `qd` on this machine.

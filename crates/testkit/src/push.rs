@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture is a failed test")]
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use num_bigint::BigUint;
+use qd_link::mutex::Mutex;
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use ring::rand::SystemRandom;
@@ -84,8 +85,7 @@ impl PushService {
 
     /// Lets the next messages to a browser fail like this.
     pub fn answer_with(&self, browser: &Browser, statuses: &[u16]) {
-        let mut answers = self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.insert(browser.path.clone(), statuses.iter().copied().collect());
+        self.shared.answers.lock().insert(browser.path.clone(), statuses.iter().copied().collect());
     }
 
     /// How many messages have come for a browser, whatever was answered.
@@ -94,7 +94,7 @@ impl PushService {
     }
 
     fn messages(&self, browser: &Browser) -> Vec<Received> {
-        let received = self.shared.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = self.shared.received.lock();
         received.iter().filter(|message| message.path == browser.path).cloned().collect()
     }
 
@@ -123,12 +123,9 @@ async fn take(
     body: Bytes,
 ) -> Response {
     let path = uri.path().to_owned();
-    let status = {
-        let mut answers = shared.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get_mut(&path).and_then(VecDeque::pop_front).unwrap_or(201)
-    };
+    let status = shared.answers.lock().get_mut(&path).and_then(VecDeque::pop_front).unwrap_or(201);
     let message = Received { path, headers, body: body.to_vec() };
-    shared.received.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    shared.received.lock().push(message);
     shared.changed.notify_waiters();
     StatusCode::from_u16(status).unwrap().into_response()
 }

@@ -4,9 +4,10 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use qd_link::mutex::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -179,7 +180,7 @@ impl Qd {
 
     /// What the server has written to stderr.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stderr.lock().clone()
     }
 
     /// A new connection; its first frame has been read.
@@ -283,7 +284,7 @@ pub(crate) async fn start(sandbox: &Sandbox, arguments: &[&str]) -> (Child, Valu
     let Some(ready) = ready else {
         // Its last words may still be on their way.
         let status = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
-        panic!("qd {} did not become ready ({status:?}): {line}\n{}", arguments[0], stderr.lock().unwrap());
+        panic!("qd {} did not become ready ({status:?}): {line}\n{}", arguments[0], stderr.lock());
     };
     (child, ready, stderr)
 }
@@ -301,7 +302,7 @@ async fn collect(mut source: impl tokio::io::AsyncRead + Unpin, text: Arc<Mutex<
         if count == 0 {
             return;
         }
-        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = text.lock();
         if text.len() < STDERR_BYTES_MAX {
             text.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    AgentDriver, AgentFailure, AgentHandle, AgentProgress, AgentResult, BoxFuture, CommandEffect, Driver,
-    DriverHandle, ExecutedCommand, Harness, HarnessCheck, HarnessSettings, SentRequest, StartRequest,
-    session_name, to_value,
+    AgentDriver, AgentFailure, AgentFuture, AgentHandle, AgentProgress, AgentResult, BoxFuture,
+    CommandEffect, Driver, DriverHandle, ExecuteResult, ExecutedCommand, Harness, HarnessCheck,
+    HarnessSettings, SentRequest, StartRequest, session_name, to_value,
 };
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
@@ -186,15 +186,11 @@ impl AgentHandle for DemoHandle {
         Box::pin(std::future::ready(Ok(ReadyAgent { facts: facts(), conversation: Vec::new() })))
     }
 
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        _native: bool,
-    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
+    fn execute<'a>(&'a self, command: &'a Command, _native: bool) -> AgentFuture<'a, ExecutedCommand> {
         Box::pin(self.run(command))
     }
 
-    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
+    fn reclaim_queue(&self) -> AgentResult<AgentFuture<'static, QueueState>> {
         let begun = self.send_request(AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             let queue = begun.reply().await?;
@@ -205,7 +201,7 @@ impl AgentHandle for DemoHandle {
 
 impl DemoHandle {
     /// Runs a command of a client.
-    async fn run(&self, command: &Command) -> AgentResult<ExecutedCommand> {
+    async fn run(&self, command: &Command) -> ExecuteResult {
         let data = match command {
             Command::GetCommands(_) => to_value(&demo::commands())?,
             Command::GetModels(_) => to_value(&models())?,

@@ -24,6 +24,9 @@ use crate::process::CloseMode;
 /// A future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// The same for what an agent is asked.
+pub type AgentFuture<'a, T> = BoxFuture<'a, AgentResult<T>>;
+
 /// One kind of agent program.
 pub trait Harness: Send + Sync {
     /// What clients call it, in `session.create` and in lists.
@@ -214,11 +217,7 @@ pub trait AgentHandle: Send + Sync {
 
     /// Runs a command that only the agent can carry out. With `native` the data is the agent's own words where it
     /// has some: `{"native": …}`.
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        _native: bool,
-    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
+    fn execute<'a>(&'a self, command: &'a Command, _native: bool) -> AgentFuture<'a, ExecutedCommand> {
         Box::pin(std::future::ready(Err(unsupported(self.harness(), command))))
     }
 
@@ -233,15 +232,12 @@ pub trait AgentHandle: Send + Sync {
     }
 
     /// What may have changed without an event. `known` is the conversation we think the agent is in.
-    fn unannounced_changes<'a>(
-        &'a self,
-        _known: Option<&'a str>,
-    ) -> BoxFuture<'a, AgentResult<Vec<CommandEffect>>> {
+    fn unannounced_changes<'a>(&'a self, _known: Option<&'a str>) -> AgentFuture<'a, Vec<CommandEffect>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Asks the agent for what is in its queue, which is empty afterwards. Written at once, like every request.
-    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
+    fn reclaim_queue(&self) -> AgentResult<AgentFuture<'static, QueueState>> {
         let error = format!("{} cannot give back what is in its queue, so it stays as it is", self.harness());
         Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)))
     }

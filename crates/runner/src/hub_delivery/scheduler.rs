@@ -77,7 +77,7 @@ pub(crate) struct CatchUpTurn {
 }
 
 /// What the hub has of each session, and what it gets next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DeliveryScheduler {
     runner_id: String,
     window_max: usize,
@@ -98,7 +98,7 @@ pub(crate) struct DeliveryScheduler {
     is_congested: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct SessionDelivery {
     /// The last record in the spool.
     published: u64,
@@ -119,8 +119,9 @@ struct SessionDelivery {
     row_bytes: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum DeliveryMode {
+    #[default]
     Live,
     CatchingUp,
     Refused,
@@ -137,19 +138,8 @@ struct UnackedRecords {
 
 impl SessionDelivery {
     fn new(published: u64, mode: DeliveryMode) -> Self {
-        SessionDelivery {
-            published,
-            next_seq: 1,
-            mode,
-            sent: VecDeque::new(),
-            sent_bytes: 0,
-            has_sent_events: false,
-            has_lost_events: false,
-            held_answers: VecDeque::new(),
-            awaits_snapshot: false,
-            held_answer_bytes: 0,
-            row_bytes: TURN_BYTES / TURN_ROWS_FIRST,
-        }
+        let row_bytes = TURN_BYTES / TURN_ROWS_FIRST;
+        SessionDelivery { published, next_seq: 1, mode, row_bytes, ..SessionDelivery::default() }
     }
 
     /// Forgets what is under way and what waits for its place.
@@ -169,14 +159,7 @@ impl DeliveryScheduler {
             runner_id: runner_id.to_owned(),
             window_max: WINDOW_BYTES_MAX,
             catch_up_max: CATCH_UP_BYTES_MAX,
-            link: None,
-            sessions: BTreeMap::new(),
-            catching_up: BTreeSet::new(),
-            turn: String::new(),
-            catch_up_bytes: 0,
-            answers: VecDeque::new(),
-            answer_bytes: 0,
-            is_congested: false,
+            ..DeliveryScheduler::default()
         }
     }
 

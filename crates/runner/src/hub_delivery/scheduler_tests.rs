@@ -75,6 +75,17 @@ fn linked(sessions: &[(&str, u64)], hub_has: &[(&str, u64)]) -> DeliverySchedule
     scheduler
 }
 
+/// Lets a session say a round.
+fn publish(
+    scheduler: &mut DeliveryScheduler,
+    session_id: &str,
+    seqs: std::ops::Range<u64>,
+    has_event: bool,
+    answers: &[(u64, &str)],
+) -> PublishVerdict {
+    scheduler.publish(&TestRound::new(session_id, seqs, has_event, answers).output(session_id))
+}
+
 fn text(block: &Bytes) -> &str {
     std::str::from_utf8(block).unwrap()
 }
@@ -101,8 +112,8 @@ fn a_live_block_goes_out_as_it_is() {
 fn answers_go_to_their_own_connection_only() {
     let mut scheduler = scheduler();
     scheduler.link_up(2, &BTreeMap::new());
-    let round = TestRound::new("s", 1..2, true, &[(1, "prompt"), (2, "prompt"), (9, "prompt")]);
-    let block = sent(scheduler.publish(&round.output("s")));
+    let block =
+        sent(publish(&mut scheduler, "s", 1..2, true, &[(1, "prompt"), (2, "prompt"), (9, "prompt")]));
     assert!(block.contains("answer 2") && !block.contains("answer 1") && !block.contains("answer 9"));
 }
 
@@ -110,8 +121,7 @@ fn answers_go_to_their_own_connection_only() {
 fn answers_with_a_place_wait_until_the_session_is_live_again() {
     let mut scheduler = scheduler();
     scheduler.link_up(1, &BTreeMap::new());
-    let first = TestRound::new("s", 1..2, false, &[]);
-    sent(scheduler.publish(&first.output("s")));
+    sent(publish(&mut scheduler, "s", 1..2, false, &[]));
     let second = TestRound::new("s", 2..3, true, &[(1, "session.attach"), (1, "prompt")]);
     let PublishVerdict::Send { link, .. } = scheduler.publish(&second.output("s")) else {
         panic!("not sent")
@@ -127,8 +137,7 @@ fn answers_with_a_place_wait_until_the_session_is_live_again() {
     scheduler.has_room(1);
     assert_eq!(scheduler.next(), DeliveryStep::Snapshot("s".into()));
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
-    let third = TestRound::new("s", 3..4, false, &[]);
-    assert_eq!(sent(scheduler.publish(&third.output("s"))), record_line("s", 3));
+    assert_eq!(sent(publish(&mut scheduler, "s", 3..4, false, &[])), record_line("s", 3));
 }
 
 #[test]
@@ -137,8 +146,7 @@ fn a_full_window_makes_the_session_catch_up_at_the_pace_of_the_acks() {
     scheduler.link_up(1, &BTreeMap::new());
     let mut next = 1;
     loop {
-        let round = TestRound::new("s", next..next + 1, false, &[]);
-        match scheduler.publish(&round.output("s")) {
+        match publish(&mut scheduler, "s", next..next + 1, false, &[]) {
             PublishVerdict::Send { .. } => next += 1,
             PublishVerdict::Wake => break,
             PublishVerdict::Nothing => panic!("a record must go somewhere"),
@@ -158,8 +166,7 @@ fn an_answer_with_a_place_goes_out_between_the_records_it_stands_between() {
     let mut scheduler = linked(&[("s", 2)], &[]);
     let attach = TestRound::new("s", 3..4, false, &[(1, "session.attach")]);
     assert_eq!(scheduler.publish(&attach.output("s")), PublishVerdict::Wake);
-    let later = TestRound::new("s", 4..6, false, &[]);
-    assert_eq!(scheduler.publish(&later.output("s")), PublishVerdict::Wake);
+    assert_eq!(publish(&mut scheduler, "s", 4..6, false, &[]), PublishVerdict::Wake);
     let mut out = String::new();
     let rows =
         |turn: &CatchUpTurn| (turn.after + 1..6).map(|seq| (seq, record_line("s", seq).into())).collect();
@@ -181,28 +188,26 @@ fn an_answer_with_a_place_goes_out_between_the_records_it_stands_between() {
 #[test]
 fn no_live_event_goes_out_before_the_snapshot_that_explains_it() {
     let mut scheduler = linked(&[("s", 1)], &[("s", 1)]);
-    let lost = TestRound::new("s", 0..0, true, &[]);
-    assert_eq!(scheduler.publish(&lost.output("s")), PublishVerdict::Wake);
+    assert_eq!(publish(&mut scheduler, "s", 0..0, true, &[]), PublishVerdict::Wake);
     assert_eq!(scheduler.next(), DeliveryStep::Snapshot("s".to_owned()));
-    let early = TestRound::new("s", 2..3, true, &[(1, "prompt")]);
-    assert_eq!(sent(scheduler.publish(&early.output("s"))), record_line("s", 2) + "answer 1 prompt\n");
+    assert_eq!(
+        sent(publish(&mut scheduler, "s", 2..3, true, &[(1, "prompt")])),
+        record_line("s", 2) + "answer 1 prompt\n"
+    );
     let resync = "{\"type\":\"event\",\"event\":\"session.resync\"}\n";
     let mut round = TestRound::new("s", 3..4, true, &[]);
     round.block = (text(&round.block).to_owned() + resync + "late\n").into();
     assert_eq!(sent(scheduler.publish(&round.output("s"))), record_line("s", 3) + resync + "late\n");
-    let after = TestRound::new("s", 0..0, true, &[]);
-    assert_eq!(sent(scheduler.publish(&after.output("s"))), "event\n");
+    assert_eq!(sent(publish(&mut scheduler, "s", 0..0, true, &[])), "event\n");
 }
 
 #[test]
 fn a_deleted_session_releases_its_answers_and_its_name() {
     let mut scheduler = linked(&[("s", 5)], &[]);
-    let last = TestRound::new("s", 6..7, false, &[(1, "session.delete")]);
-    assert_eq!(scheduler.publish(&last.output("s")), PublishVerdict::Wake);
+    assert_eq!(publish(&mut scheduler, "s", 6..7, false, &[(1, "session.delete")]), PublishVerdict::Wake);
     assert_eq!(scheduler.next(), DeliveryStep::Send("answer 1 session.delete\n".into()));
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
-    let first = TestRound::new("s", 1..2, false, &[]);
-    assert_eq!(sent(scheduler.publish(&first.output("s"))), record_line("s", 1));
+    assert_eq!(sent(publish(&mut scheduler, "s", 1..2, false, &[])), record_line("s", 1));
 }
 
 #[test]
@@ -214,16 +219,17 @@ fn a_session_that_is_forgotten_releases_what_waited_for_its_place() {
     scheduler.forget("s");
     assert_eq!(scheduler.next(), DeliveryStep::Send("answer 1 session.attach\n".into()));
     assert_eq!((scheduler.next(), scheduler.sessions()), (DeliveryStep::Wait, Vec::new()));
-    let last = TestRound::new("s", 0..0, false, &[(1, "session.delete")]);
-    assert_eq!(sent(scheduler.publish(&last.output("s"))), "answer 1 session.delete\n");
+    assert_eq!(
+        sent(publish(&mut scheduler, "s", 0..0, false, &[(1, "session.delete")])),
+        "answer 1 session.delete\n"
+    );
 }
 
 #[test]
 fn a_hub_that_claims_to_have_everything_gets_nothing_and_breaks_nothing() {
     let mut scheduler = linked(&[("s", 5)], &[("s", u64::MAX)]);
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
-    let round = TestRound::new("s", 6..7, false, &[(1, "prompt")]);
-    assert_eq!(sent(scheduler.publish(&round.output("s"))), "answer 1 prompt\n");
+    assert_eq!(sent(publish(&mut scheduler, "s", 6..7, false, &[(1, "prompt")])), "answer 1 prompt\n");
     scheduler.ack(1, "s", u64::MAX);
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
 }
@@ -233,20 +239,20 @@ fn a_refused_session_sends_nothing_and_holds_up_nobody() {
     let mut scheduler = linked(&[("mine", 0), ("theirs", 3)], &[]);
     assert!(scheduler.refuse(1, "theirs"));
     assert!(!scheduler.refuse(1, "theirs"), "told once");
-    let round = TestRound::new("theirs", 4..5, true, &[(1, "session.attach")]);
-    assert_eq!(scheduler.publish(&round.output("theirs")), PublishVerdict::Wake);
+    assert_eq!(publish(&mut scheduler, "theirs", 4..5, true, &[(1, "session.attach")]), PublishVerdict::Wake);
     assert_eq!(scheduler.next(), DeliveryStep::Send("answer 1 session.attach\n".into()));
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
-    let round = TestRound::new("mine", 1..2, false, &[]);
-    assert_eq!(sent(scheduler.publish(&round.output("mine"))), record_line("mine", 1));
+    assert_eq!(sent(publish(&mut scheduler, "mine", 1..2, false, &[])), record_line("mine", 1));
 }
 
 #[test]
 fn records_the_hub_has_already_are_left_out() {
     let mut scheduler = linked(&[("s", 2)], &[("s", 4)]);
     assert_eq!(scheduler.next(), DeliveryStep::Wait);
-    let round = TestRound::new("s", 3..7, false, &[]);
-    assert_eq!(sent(scheduler.publish(&round.output("s"))), record_line("s", 5) + &record_line("s", 6));
+    assert_eq!(
+        sent(publish(&mut scheduler, "s", 3..7, false, &[])),
+        record_line("s", 5) + &record_line("s", 6)
+    );
 }
 
 #[test]
@@ -261,8 +267,10 @@ fn records_that_are_gone_are_passed_over() {
 fn attaches_beyond_the_bound_are_refused_and_creations_are_not() {
     let mut scheduler = linked(&[("s", 1)], &[]);
     scheduler.sessions.get_mut("s").unwrap().held_answer_bytes = HELD_ANSWER_BYTES_MAX;
-    let round = TestRound::new("s", 0..0, false, &[(1, "session.attach"), (1, "session.create")]);
-    assert_eq!(scheduler.publish(&round.output("s")), PublishVerdict::Wake);
+    assert_eq!(
+        publish(&mut scheduler, "s", 0..0, false, &[(1, "session.attach"), (1, "session.create")]),
+        PublishVerdict::Wake
+    );
     let DeliveryStep::Send(refusal) = scheduler.next() else { panic!("the attach is answered at once") };
     assert!(text(&refusal).contains("\"success\":false") && text(&refusal).contains("Please retry"));
     assert_eq!(scheduler.sessions["s"].held_answers.len(), 1);

@@ -129,15 +129,11 @@ impl Environment {
 impl SpawnSpec {
     /// Starts the agent; returns once its exec has succeeded, or says why it did not.
     pub async fn start(self) -> Result<AgentProcess, SpawnError> {
-        self.start_piped(None).await
+        self.start_tapped(None).await
     }
 
     /// The same; all of stderr goes to `tap` too, and waits for whoever takes it.
-    pub async fn start_tapped(self, tap: mpsc::Sender<Bytes>) -> Result<AgentProcess, SpawnError> {
-        self.start_piped(Some(tap)).await
-    }
-
-    async fn start_piped(self, tap: Option<mpsc::Sender<Bytes>>) -> Result<AgentProcess, SpawnError> {
+    pub async fn start_tapped(self, tap: Option<mpsc::Sender<Bytes>>) -> Result<AgentProcess, SpawnError> {
         let mut started = self.start_guard_process(None)?;
         let guard = &mut started.guard;
         let (stdin, stdout, stderr) = match (guard.stdin.take(), guard.stdout.take(), guard.stderr.take()) {

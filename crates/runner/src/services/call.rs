@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::audit::{is_recorded, record, recorded_args, recorded_error, tool_name};
 pub(crate) use self::cancellation::Cancellation;
 use self::directory::CallDirectory;
-pub(crate) use self::dispatch::CallOutput;
+pub(crate) use self::dispatch::{CallOutput, CallResult};
 pub(crate) use self::error::{ServiceError, ServiceResult};
 use self::gate::{GateQuestion, GateRequest, is_gated, must_ask, op_tool, question};
 use self::idempotency::CallAdmission;
@@ -123,20 +123,12 @@ impl Call {
         }
         let incoming = IncomingCommand {
             token: shared.submissions.token(),
-            is_local: false,
             origin: NOBODY,
             link_id: request_id.to_owned(),
             cmd,
             line: Bytes::from(text),
             principal: details.principal.unwrap_or_default(),
-            user_role: None,
-            connection: String::new(),
-            client_command_id: None,
-            idempotency_key: None,
-            depends_on: Vec::new(),
-            if_session_version: None,
-            native: false,
-            when_idle: false,
+            ..IncomingCommand::default()
         };
         let session_id = Some(session_id.to_owned());
         let mut call = Call::new(shared, session_id, incoming, command, None).map_err(|refused| refused.1)?;
@@ -170,7 +162,7 @@ impl Call {
         self.record_result(&worked).await;
     }
 
-    async fn decided(&self, answer: GateAnswer) -> ServiceResult<CallOutput> {
+    async fn decided(&self, answer: GateAnswer) -> CallResult {
         require_approval(answer)?;
         let registered = self.shared.services.calls.register(&self.shared, &self.incoming, &self.command);
         let registration = registered?;
@@ -304,7 +296,7 @@ impl Call {
         directory: &CallDirectory,
         submission: Option<&Submission>,
         approved: Option<ApprovedUpload>,
-    ) -> ServiceResult<CallOutput> {
+    ) -> CallResult {
         registration.cancel().check()?;
         let limits = &self.shared.services.limits;
         let permit =
@@ -346,7 +338,7 @@ impl Call {
         Err(ErrorCode::Busy.with(error).into())
     }
 
-    async fn record_result(&self, worked: &ServiceResult<CallOutput>) {
+    async fn record_result(&self, worked: &CallResult) {
         let tool = tool_name(&self.incoming.cmd);
         let duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let error = match worked {

@@ -19,7 +19,7 @@ pub(crate) use upload::{
 pub(crate) use write::write;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -33,17 +33,30 @@ use qd_core::encoding::hex;
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The hash of all that can be read from here on.
-fn hash_file(mut file: File, cancel: &Cancellation) -> ServiceResult<String> {
-    let mut digest = Sha256::new();
+/// Gives all that can be read from here on to `take`, piece by piece.
+fn read_rest(
+    file: &mut File,
+    cancel: &Cancellation,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> ServiceResult<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         cancel.check()?;
         match file.read(&mut buffer).map_err(failure)? {
-            0 => return Ok(hex(&digest.finalize())),
-            read => digest.update(buffer.get(..read).unwrap_or_default()),
+            0 => return Ok(()),
+            read => take(buffer.get(..read).unwrap_or_default()).map_err(failure)?,
         }
     }
+}
+
+/// The hash of all that can be read from here on.
+fn hash_file(mut file: File, cancel: &Cancellation) -> ServiceResult<String> {
+    let mut digest = Sha256::new();
+    read_rest(&mut file, cancel, |piece| {
+        digest.update(piece);
+        Ok(())
+    })?;
+    Ok(hex(&digest.finalize()))
 }
 
 fn to_base64(bytes: &[u8]) -> String {

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 
-use super::call::CallOutput;
-use super::call::{Cancellation, ServiceError, ServiceResult};
+use super::call::{CallResult, Cancellation, ServiceError, ServiceResult};
 use super::root::own_data::OwnData;
 use program::Git;
 pub(crate) use session_worktree::SessionWorktree;
@@ -33,7 +32,7 @@ pub(super) async fn work(
     command: &Command,
     directory: &GitDirectory<'_>,
     cancel: &Cancellation,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     let git = Git::open(directory, cancel).await?;
     match command {
         Command::GitStatus(_) => status::status(&git).await,

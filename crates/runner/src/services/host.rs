@@ -12,8 +12,7 @@ use qd_wire::command::Command;
 use qd_wire::service::{HostDependency, HostInfoData, HostLogsData, HostLogsParams, HostTool};
 use serde_json::json;
 
-use super::call::CallOutput;
-use super::call::{ServiceError, ServiceResult};
+use super::call::{CallOutput, CallResult, ServiceError, ServiceResult};
 use crate::process::program_lookup::find_program;
 use crate::session::RunnerContext;
 
@@ -26,36 +25,32 @@ const LOG_BYTES: u64 = 200_000;
 const LOG_BYTES_MAX: u64 = 2_000_000;
 
 /// Answers a question about the host.
-pub(super) fn answer(shared: &RunnerContext, command: &Command) -> ServiceResult<CallOutput> {
-    match command {
+pub(super) fn answer(shared: &RunnerContext, command: &Command) -> CallResult {
+    let data = match command {
         Command::HostLogs(params) => {
             let data = logs(shared.config.services.log_path.as_deref(), params)?;
-            let summary = json!({ "path": data.path, "bytes": data.text.len(), "truncated": data.truncated });
-            CallOutput::new(&data, summary)
+            return CallOutput::new(
+                data,
+                |data| json!({ "path": data.path, "bytes": data.text.len(), "truncated": data.truncated }),
+            );
         }
-        Command::HostDoctor(_) => {
-            let mut data = info(shared);
-            data.deps = Some(dependencies());
-            let path = shared.config.data_dir.join("bin-map.json");
-            let found = std::fs::metadata(&path).ok();
-            let mode = found.as_ref().map(|found| format!("{:o}", found.mode() & 0o777));
-            data.bin_map = Some(json!({ "path": path, "exists": found.is_some(), "mode": mode }));
-            CallOutput::new(&data, json!({ "tools": data.tools.len() }))
-        }
-        Command::HostCapabilities(_) => {
-            let data = capabilities(shared);
-            CallOutput::new(&data, json!({ "tools": data.tools.len() }))
-        }
-        _ => {
-            let data = info(shared);
-            CallOutput::new(&data, json!({ "tools": data.tools.len() }))
-        }
-    }
+        Command::HostDoctor(_) => doctor(shared),
+        Command::HostCapabilities(_) => capabilities(shared),
+        _ => info(shared),
+    };
+    CallOutput::new(data, |data| json!({ "tools": data.tools.len() }))
+}
+
+fn doctor(shared: &RunnerContext) -> HostInfoData {
+    let path = shared.config.data_dir.join("bin-map.json");
+    let found = std::fs::metadata(&path).ok();
+    let mode = found.as_ref().map(|found| format!("{:o}", found.mode() & 0o777));
+    let bin_map = json!({ "path": path, "exists": found.is_some(), "mode": mode });
+    HostInfoData { deps: Some(dependencies()), bin_map: Some(bin_map), ..info(shared) }
 }
 
 fn info(shared: &RunnerContext) -> HostInfoData {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let folders = path_folders();
     HostInfoData {
         host_id: shared.config.runner_id.clone(),
         pid: std::process::id(),
@@ -86,10 +81,14 @@ fn capabilities(shared: &RunnerContext) -> HostInfoData {
 }
 
 fn dependencies() -> Vec<HostDependency> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let folders = path_folders();
     let is_there = |name: &str| find_program(name, folders.iter().cloned()).is_some();
     DEPENDENCIES.iter().map(|name| HostDependency { name: (*name).to_owned(), ok: is_there(name) }).collect()
+}
+
+/// Where programs are looked for.
+fn path_folders() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
 fn look_up(tool: &str, folders: &[PathBuf]) -> HostTool {

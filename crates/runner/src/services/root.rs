@@ -187,6 +187,14 @@ impl Root {
         Err(failure(Errno::LOOP))
     }
 
+    /// Makes the directories above a path that are missing, if the client wants that.
+    pub(crate) fn create_parents(&self, path: &RelativePath, is_wanted: Option<bool>) -> ServiceResult<()> {
+        if let Some(parent) = path.parent().filter(|_| is_wanted == Some(true)) {
+            self.create_dirs(&parent)?;
+        }
+        Ok(())
+    }
+
     /// Makes the directories of a path that are missing. Says how many were.
     pub(crate) fn create_dirs(&self, path: &RelativePath) -> ServiceResult<u64> {
         let mut made = 0;

@@ -60,8 +60,6 @@ pub(crate) struct RunnerContext {
     pub(crate) ended: mpsc::Sender<SessionEnded>,
 }
 
-impl RunnerContext {}
-
 /// One session.
 pub(crate) struct SessionActor {
     pub(super) shared: Arc<RunnerContext>,

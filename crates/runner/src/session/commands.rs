@@ -29,7 +29,7 @@ use super::actor::SessionActor;
 use super::agent::agent_state::AgentState;
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecutedCommand};
+use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecuteResult, ExecutedCommand};
 use crate::text;
 
 impl SessionActor {
@@ -114,11 +114,7 @@ impl SessionActor {
         match (self.agent.state, self.session.status()) {
             (AgentState::Ready, _) => {}
             (AgentState::None, SessionStatus::Closed) => {
-                let error = ErrorCode::SessionClosed.with(format!(
-                    "Session '{}' is closed; session.restart opens it again",
-                    self.session.identity().session_id
-                ));
-                return self.finish(admitted, Err(error.into()));
+                return self.finish(admitted, Err(self.closed().into()));
             }
             (AgentState::None, _) if is_abort(&admitted.command) => {
                 return self.finish(admitted, Err(self.not_running().into()));
@@ -133,6 +129,12 @@ impl SessionActor {
         } else {
             self.write_request_to_agent(admitted, None);
         }
+    }
+
+    pub(super) fn closed(&self) -> CodedError {
+        let session_id = &self.session.identity().session_id;
+        ErrorCode::SessionClosed
+            .with(format!("Session '{session_id}' is closed; session.restart opens it again"))
     }
 
     pub(super) fn not_running(&self) -> CodedError {
@@ -173,7 +175,7 @@ impl SessionActor {
     }
 
     /// The agent is done with a command.
-    pub(super) fn executed(&mut self, token: SubmissionToken, result: AgentResult<ExecutedCommand>) {
+    pub(super) fn executed(&mut self, token: SubmissionToken, result: ExecuteResult) {
         // Our own refusals say nothing about the agent.
         if result.as_ref().err().is_none_or(|failure| failure.is_reply) {
             self.agent.health.answered();
@@ -192,7 +194,7 @@ impl SessionActor {
         }
     }
 
-    fn request_answered(&mut self, admitted: AdmittedCommand, result: AgentResult<ExecutedCommand>) {
+    fn request_answered(&mut self, admitted: AdmittedCommand, result: ExecuteResult) {
         let token = admitted.token();
         self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         if result.is_ok() {

@@ -142,27 +142,25 @@ impl SessionActor {
     fn row_changes(&mut self, batch: &mut RunnerBatch) {
         let (now, state) = (now_ms(), session_row::stored_status(self));
         let memory = self.session.memory();
-        let stored = self
-            .publishing
-            .stored
-            .as_ref()
-            .filter(|stored| session_row::differs_in_counters_only(stored, memory));
-        let Some(stored) = stored else {
-            batch.session_row = Some(session_row::session_row(self, now));
-            self.publishing.stored = Some(memory.clone());
-            self.publishing.row_stored = Some((now, state));
-            return;
-        };
         let is_fresh = |(at, word): (i64, &str)| word == state && (0..ROW_EVERY_MS).contains(&(now - at));
-        let has_lines_only = stored.version == memory.version && stored.next_idx == memory.next_idx;
-        if !has_lines_only || !self.publishing.row_stored.is_some_and(is_fresh) {
-            batch.counters = Some(session_row::counters(self, now));
-            self.publishing.row_stored = Some((now, state));
-        }
-        let (last_seq, next_idx, version) = (memory.last_seq, memory.next_idx, memory.version);
+        let mut has_lines_only = self.publishing.row_stored.is_some_and(is_fresh);
+        let mut has_counters_only = false;
         if let Some(stored) = &mut self.publishing.stored {
-            (stored.last_seq, stored.next_idx, stored.version) = (last_seq, next_idx, version);
+            has_lines_only &= stored.version == memory.version && stored.next_idx == memory.next_idx;
+            // The counters are written in any case; with them out of the way, all else is compared at once.
+            (stored.last_seq, stored.next_idx, stored.version) =
+                (memory.last_seq, memory.next_idx, memory.version);
+            has_counters_only = stored == memory;
         }
+        if !has_counters_only {
+            self.publishing.stored = Some(memory.clone());
+            batch.session_row = Some(session_row::session_row(self, now));
+        } else if has_lines_only {
+            return;
+        } else {
+            batch.counters = Some(session_row::counters(self, now));
+        }
+        self.publishing.row_stored = Some((now, state));
     }
 
     fn question_changes(&mut self, batch: &mut RunnerBatch) {

@@ -136,45 +136,6 @@ pub(super) fn counters(actor: &SessionActor, now: i64) -> SessionCounters {
     }
 }
 
-/// Whether the counters are all that has to be written.
-pub(super) fn differs_in_counters_only(stored: &SessionMemory, memory: &SessionMemory) -> bool {
-    let SessionMemory {
-        last_seq: _,
-        next_idx: _,
-        version: _,
-        title,
-        model,
-        native_model,
-        thinking_level,
-        native_session_id,
-        native_session_file,
-        is_native_file_written,
-        queue,
-        kept,
-        waits_for_prompt,
-        delivering,
-        accepted,
-        allowed_tools,
-        run,
-        branch,
-    } = memory;
-    stored.title == *title
-        && stored.model == *model
-        && stored.native_model == *native_model
-        && stored.thinking_level == *thinking_level
-        && stored.native_session_id == *native_session_id
-        && stored.native_session_file == *native_session_file
-        && stored.is_native_file_written == *is_native_file_written
-        && stored.queue == *queue
-        && stored.kept == *kept
-        && stored.waits_for_prompt == *waits_for_prompt
-        && stored.delivering == *delivering
-        && stored.accepted == *accepted
-        && stored.allowed_tools == *allowed_tools
-        && stored.run == *run
-        && stored.branch == *branch
-}
-
 /// Why a stored session cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {

@@ -91,7 +91,7 @@ async fn a_run_tells_what_it_is() {
     let records = records(&runner, "s");
     let started = &records[&2];
     assert_eq!(started["event"], "run.started");
-    assert_has(&started, json!({ "tool": "codex", "cols": 100, "rows": 30 }));
+    assert_has(started, json!({ "tool": "codex", "cols": 100, "rows": 30 }));
     let pid = started["pid"].to_string();
     let ids = text.lines().last().unwrap();
     assert!(ids.split_whitespace().all(|id| id == pid), "it leads its own session and group: {ids} of {pid}");

@@ -57,7 +57,7 @@ async fn a_call_is_recorded_before_and_after() {
     assert!(call < result && result < answered, "{call} {result} {answered}");
     let (call, result) = (&runner.lines[call], &runner.lines[result]);
     assert_eq!(call["request_id"], result["request_id"]);
-    assert_has(&call, json!({ "tool": "rpc.fs.read", "actor": "web", "user_id": "anna" }));
+    assert_has(call, json!({ "tool": "rpc.fs.read", "actor": "web", "user_id": "anna" }));
     assert_eq!(call["args"], json!({ "path": "a.txt" }));
     assert_eq!((&result["ok"], &result["result"]["size"]), (&json!(true), &json!(34)));
     assert!(result["duration_ms"].is_u64() && !result.to_string().contains("must not be"), "{result}");

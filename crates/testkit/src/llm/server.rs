@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use qd_link::mutex::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -63,12 +64,12 @@ impl LlmServer {
 
     /// Every request so far, oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.shared.lock().requests.clone()
+        self.shared.state.lock().requests.clone()
     }
 
     /// Opens a gate of `@@hold`, for the answer that waits there and for all later ones.
     pub fn release(&self, gate: &str) {
-        self.shared.lock().open_gates.insert(gate.to_owned());
+        self.shared.state.lock().open_gates.insert(gate.to_owned());
         self.shared.announce();
     }
 
@@ -78,7 +79,7 @@ impl LlmServer {
         condition: impl Fn(&[RecordedRequest]) -> bool,
     ) -> Result<Vec<RecordedRequest>, WaitError> {
         let mut changes = self.shared.changes.subscribe();
-        let satisfied = changes.wait_for(|_| condition(&self.shared.lock().requests));
+        let satisfied = changes.wait_for(|_| condition(&self.shared.state.lock().requests));
         // The sender lives in `shared`, so the only way not to be satisfied is the time.
         let in_time = tokio::time::timeout(WAIT_MAX, satisfied).await.is_ok();
         if in_time { Ok(self.requests()) } else { Err(WaitError { requests: self.describe() }) }
@@ -110,10 +111,6 @@ struct LlmState {
 }
 
 impl SharedLlm {
-    fn lock(&self) -> MutexGuard<'_, LlmState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn announce(&self) {
         self.changes.send_modify(|version| *version += 1);
     }
@@ -121,7 +118,7 @@ impl SharedLlm {
     /// Notes the request and decides on it; none if there were too many.
     fn admit(&self, api: Api, body: Value) -> Option<(usize, Reply)> {
         let conversation = read_conversation(&body);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let index = state.requests.len();
         if index >= REQUESTS_MAX {
             return None;
@@ -134,7 +131,7 @@ impl SharedLlm {
     }
 
     pub(crate) fn finish(&self, index: usize, ending: Ending) {
-        if let Some(request) = self.lock().requests.get_mut(index) {
+        if let Some(request) = self.state.lock().requests.get_mut(index) {
             request.ending = ending;
         }
         self.announce();
@@ -143,7 +140,7 @@ impl SharedLlm {
     pub(crate) async fn wait_gate(&self, gate: &str) {
         let mut changes = self.changes.subscribe();
         // An error means that the sender is gone, and it lives in `self`.
-        let _ = changes.wait_for(|_| self.lock().open_gates.contains(gate)).await;
+        let _ = changes.wait_for(|_| self.state.lock().open_gates.contains(gate)).await;
     }
 }
 

@@ -9,14 +9,10 @@ use serde_json::{Value, json};
 
 use super::PiHandle;
 use super::execute::unsupported;
-use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecutedCommand};
+use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecuteResult, ExecutedCommand};
 
 /// Commands that take pi to another conversation.
-pub(super) async fn move_to(
-    handle: &PiHandle,
-    command: &Command,
-    native: bool,
-) -> AgentResult<ExecutedCommand> {
+pub(super) async fn move_to(handle: &PiHandle, command: &Command, native: bool) -> ExecuteResult {
     match command {
         Command::Fork(params) => {
             let request = AgentRequest::Fork { entry_id: params.entry_id.clone() };
@@ -75,7 +71,7 @@ async fn set_again(handle: &PiHandle, before: &AgentFacts) -> Vec<String> {
     warnings
 }
 
-async fn switch(handle: &PiHandle, named: &str, native: bool) -> AgentResult<ExecutedCommand> {
+async fn switch(handle: &PiHandle, named: &str, native: bool) -> ExecuteResult {
     let (checked, claim) = handle.claim_existing(named)?;
     let session_path = checked.path().to_string_lossy().into_owned();
     let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
@@ -89,12 +85,7 @@ async fn switch(handle: &PiHandle, named: &str, native: bool) -> AgentResult<Exe
 }
 
 /// New, switch and fork change session id and file without an event.
-async fn moved(
-    handle: &PiHandle,
-    mut reply: Value,
-    mut data: Value,
-    native: bool,
-) -> AgentResult<ExecutedCommand> {
+async fn moved(handle: &PiHandle, mut reply: Value, mut data: Value, native: bool) -> ExecuteResult {
     let effects = if pi::is_cancelled(&reply) { Vec::new() } else { read_conversation(handle, None).await? };
     if let Some(CommandEffect::Conversation { native_session_id, native_session_file, .. }) = effects.first()
     {
@@ -112,7 +103,7 @@ async fn moved(
 }
 
 /// Moves to another entry of the session tree. pi's RPC cannot, so our extension does.
-pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> AgentResult<ExecutedCommand> {
+pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> ExecuteResult {
     if !handle.bridge().is_loaded() {
         let error = "The session tree cannot be navigated: Quarterdeck's extension does not run in this pi. \
                      session.restart tries it again.";
@@ -128,7 +119,7 @@ pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> 
         None => return Err(AgentFailure::replied("pi did not say what became of the navigation")),
     };
     // It was us.
-    handle.take_moved();
+    handle.bridge().take_moved();
     let effects = if navigated.cancelled {
         Vec::new()
     } else {

@@ -9,17 +9,13 @@ use qd_wire::{CodedError, Command};
 use serde_json::{Value, json};
 
 use super::{PiHandle, conversation_moves, export, queries, shell_commands};
-use crate::driver::{AgentFailure, AgentResult, CommandEffect, ExecutedCommand, session_name};
+use crate::driver::{AgentFailure, CommandEffect, ExecuteResult, ExecutedCommand, session_name};
 
 /// Levels pi knows; it would turn any other word into `off` without saying so.
 const THINKING_LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
 /// Runs one command. With `native` the data is pi's own wherever pi has an answer of its own.
-pub(super) async fn execute(
-    handle: &PiHandle,
-    command: &Command,
-    native: bool,
-) -> AgentResult<ExecutedCommand> {
+pub(super) async fn execute(handle: &PiHandle, command: &Command, native: bool) -> ExecuteResult {
     match command {
         Command::SetModel(params) => {
             let (provider, model_id) = (params.provider.clone(), params.model_id.clone());
@@ -81,7 +77,7 @@ pub(super) fn reply_data(
     if native { Ok(json!({ "native": reply })) } else { canonical(&reply) }
 }
 
-async fn done(handle: &PiHandle, request: AgentRequest) -> AgentResult<ExecutedCommand> {
+async fn done(handle: &PiHandle, request: AgentRequest) -> ExecuteResult {
     handle.request(request).await?;
     Ok(ExecutedCommand::default())
 }
@@ -92,7 +88,7 @@ fn changed(
     reply: Value,
     facts: AgentFacts,
     canonical: fn(&AgentFacts) -> Option<Value>,
-) -> AgentResult<ExecutedCommand> {
+) -> ExecuteResult {
     let data = if native { Some(json!({ "native": reply })) } else { canonical(&facts) };
     Ok(ExecutedCommand { data, effects: vec![CommandEffect::Facts(facts)], ..ExecutedCommand::default() })
 }
@@ -103,7 +99,7 @@ async fn cycled(
     native: bool,
     reply: Value,
     canonical: fn(&AgentFacts) -> Option<Value>,
-) -> AgentResult<ExecutedCommand> {
+) -> ExecuteResult {
     if reply.is_null() {
         return Ok(ExecutedCommand::with_data(reply_data(native, reply, |null| Ok(null.clone()))?));
     }
@@ -121,11 +117,7 @@ fn level_of(facts: &AgentFacts) -> Option<Value> {
     facts.thinking_level.as_ref().map(|level| json!({ "level": level }))
 }
 
-async fn cycle_model(
-    handle: &PiHandle,
-    params: &CycleModelParams,
-    native: bool,
-) -> AgentResult<ExecutedCommand> {
+async fn cycle_model(handle: &PiHandle, params: &CycleModelParams, native: bool) -> ExecuteResult {
     if params.direction != Some(Direction::Backward) {
         let reply = handle.request(AgentRequest::CycleModel).await?;
         return cycled(handle, native, reply, model_of).await;
@@ -156,7 +148,7 @@ fn previous<'a>(models: &'a [ModelInfo], now: Option<&ModelRef>) -> Option<&'a M
     models.get((at + models.len() - 1) % models.len())
 }
 
-async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> AgentResult<ExecutedCommand> {
+async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> ExecuteResult {
     if !THINKING_LEVELS.contains(&level) {
         // A newer pi may know more words than we do.
         let known = pi::thinking_levels(&handle.request(AgentRequest::GetThinkingLevels).await?);
@@ -171,7 +163,7 @@ async fn set_thinking_level(handle: &PiHandle, level: &str, native: bool) -> Age
 
 /// pi's RPC has no such command; its `abort` ends a compaction, and everything else too. So without a compaction
 /// nothing is done.
-async fn abort_compaction(handle: &PiHandle) -> AgentResult<ExecutedCommand> {
+async fn abort_compaction(handle: &PiHandle) -> ExecuteResult {
     let state = pi::state(&handle.request(AgentRequest::GetState).await?);
     if state.is_compacting { done(handle, AgentRequest::Abort).await } else { Ok(ExecutedCommand::default()) }
 }

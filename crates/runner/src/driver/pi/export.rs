@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::PiHandle;
 use super::handle::PiConversation;
-use crate::driver::{AgentFailure, AgentResult, ExecutedCommand};
+use crate::driver::{AgentFailure, ExecuteResult, ExecutedCommand};
 
 /// Exports the conversation to `wanted` or to a name of our own, below the session's directory.
-pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> AgentResult<ExecutedCommand> {
+pub(super) async fn export(handle: &PiHandle, wanted: Option<&str>) -> ExecuteResult {
     let place = handle.place();
     let target = match wanted {
         Some(wanted) => below(&place.cwd, wanted).map_err(|error| CodedError::invalid(error.to_string()))?,

@@ -21,8 +21,8 @@ use super::session_files::CheckedFile;
 use super::shell_commands::ReportedShellCommands;
 use super::{conversation_moves, execute, launch, shell_commands};
 use crate::driver::{
-    AgentFailure, AgentHandle, AgentResult, BoxFuture, CommandEffect, ExecutedCommand, PendingReply,
-    PendingRequests, PromptDisposition, SentRequest,
+    AgentFailure, AgentFuture, AgentHandle, AgentResult, BoxFuture, CommandEffect, ExecutedCommand,
+    PendingReply, PendingRequests, PromptDisposition, SentRequest,
 };
 use crate::process::{AgentStdin, StdinError};
 
@@ -75,11 +75,6 @@ impl PiHandle {
     /// What our extension has told.
     pub(super) fn bridge(&self) -> &ExtensionBridge {
         &self.bridge
-    }
-
-    /// Whether pi has moved in its session tree since this was asked last.
-    pub(super) fn take_moved(&self) -> bool {
-        self.bridge.take_moved()
     }
 
     pub(super) fn reported_shell_commands(&self) -> &ReportedShellCommands {
@@ -208,11 +203,7 @@ impl AgentHandle for PiHandle {
         Box::pin(self.first_answer())
     }
 
-    fn execute<'a>(
-        &'a self,
-        command: &'a Command,
-        native: bool,
-    ) -> BoxFuture<'a, AgentResult<ExecutedCommand>> {
+    fn execute<'a>(&'a self, command: &'a Command, native: bool) -> AgentFuture<'a, ExecutedCommand> {
         Box::pin(execute::execute(self, command, native))
     }
 
@@ -238,13 +229,10 @@ impl AgentHandle for PiHandle {
         })
     }
 
-    fn unannounced_changes<'a>(
-        &'a self,
-        known: Option<&'a str>,
-    ) -> BoxFuture<'a, AgentResult<Vec<CommandEffect>>> {
+    fn unannounced_changes<'a>(&'a self, known: Option<&'a str>) -> AgentFuture<'a, Vec<CommandEffect>> {
         Box::pin(async move {
             let facts = self.facts().await?;
-            let has_moved = self.take_moved();
+            let has_moved = self.bridge.take_moved();
             if known.is_some() && facts.native_session_id.as_deref() != known {
                 return conversation_moves::read_conversation(self, None).await;
             }
@@ -257,7 +245,7 @@ impl AgentHandle for PiHandle {
         })
     }
 
-    fn reclaim_queue(&self) -> AgentResult<BoxFuture<'static, Result<QueueState, AgentFailure>>> {
+    fn reclaim_queue(&self) -> AgentResult<AgentFuture<'static, QueueState>> {
         let asked = self.send(&AgentRequest::ClearQueue)?;
         Ok(Box::pin(async {
             asked.reply().await.map(|reply| pi::cleared_queue(&reply)).map_err(not_given_back)

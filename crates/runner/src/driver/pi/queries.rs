@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::PiHandle;
 use super::execute::{reply_data, unsupported};
-use crate::driver::{AgentFailure, AgentResult, ExecutedCommand, to_value};
+use crate::driver::{AgentFailure, AgentResult, ExecuteResult, ExecutedCommand, to_value};
 
 /// Session files told of one working directory; the newest.
 const FILES_MAX: usize = 10_000;
 
 /// Answers a command that changes nothing.
-pub(super) async fn read(handle: &PiHandle, command: &Command, native: bool) -> AgentResult<ExecutedCommand> {
+pub(super) async fn read(handle: &PiHandle, command: &Command, native: bool) -> ExecuteResult {
     let data = match command {
         Command::GetStats(_) => {
             let reply = handle.request(AgentRequest::GetStats).await?;

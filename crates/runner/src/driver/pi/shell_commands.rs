@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::PiHandle;
 use super::execute::reply_data;
 use crate::clock::now_ms;
-use crate::driver::{AgentResult, CommandEffect, ExecutedCommand};
+use crate::driver::{AgentResult, CommandEffect, ExecuteResult, ExecutedCommand};
 
 /// Which shell commands the session has been told of.
 pub(super) struct ReportedShellCommands {
@@ -34,11 +34,7 @@ impl Default for ReportedShellCommands {
 }
 
 /// Runs a shell command in the session's directory, beside whatever pi does.
-pub(super) async fn run(
-    handle: &PiHandle,
-    params: &BashParams,
-    native: bool,
-) -> AgentResult<ExecutedCommand> {
+pub(super) async fn run(handle: &PiHandle, params: &BashParams, native: bool) -> ExecuteResult {
     let exclude_from_context = params.exclude_from_context.unwrap_or(false);
     let request = AgentRequest::Bash { command: params.command.clone(), exclude_from_context };
     let reply = handle.request(request).await?;

@@ -33,10 +33,14 @@ pub(crate) struct CallOutput {
     pub(crate) error: Option<String>,
 }
 
+/// What came of a call.
+pub(crate) type CallResult = ServiceResult<CallOutput>;
+
 impl CallOutput {
-    pub(crate) fn new<T: Serialize>(data: &T, summary: Value) -> ServiceResult<CallOutput> {
-        let data = serde_json::to_string(data)?;
-        Ok(CallOutput { data: data.into(), summary, error: None })
+    /// A call that was done; `summary` says what is recorded of its answer.
+    pub(crate) fn new<T: Serialize>(data: T, summary: impl FnOnce(&T) -> Value) -> CallResult {
+        let text = serde_json::to_string(&data)?;
+        Ok(CallOutput { data: text.into(), summary: summary(&data), error: None })
     }
 }
 
@@ -47,7 +51,7 @@ pub(crate) async fn work(
     cancel: &Cancellation,
     permit: CallPermit,
     approved: Option<ApprovedUpload>,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     let limit = call.command.spec().timeout_ms.map(Duration::from_millis);
     let working = async {
         let command = &*call.command;
@@ -139,7 +143,7 @@ async fn files(
     cancel: &Cancellation,
     permit: CallPermit,
     approved: Option<ApprovedUpload>,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     let (shared, command, root) = (Arc::clone(&call.shared), Arc::clone(&call.command), root.to_owned());
     let progress = CallProgress::new(&shared, &call.incoming);
     let (cancel, principal) = (cancel.clone(), call.incoming.principal.clone());
@@ -148,7 +152,7 @@ async fn files(
         if let Command::FsWatch(params) = &*command {
             let mut changes = PacedChanges::new(progress, cancel.clone());
             watch::watch(&root, params, &cancel, &mut |change| changes.send(&change))?;
-            return CallOutput::new(&json!({}), json!({}));
+            return CallOutput::new(json!({}), Value::clone);
         }
         if changes_files(&command) {
             let sender = UploadSender { principal: &principal, approved: approved.as_ref() };
@@ -159,37 +163,28 @@ async fn files(
     .await
 }
 
-fn read_files(command: &Command, root: &Root, cancel: &Cancellation) -> ServiceResult<CallOutput> {
+fn read_files(command: &Command, root: &Root, cancel: &Cancellation) -> CallResult {
     match command {
-        Command::FsRead(params) => {
-            let data = fs::read(root, params, cancel)?;
-            let bytes = data.content.len();
-            let summary =
-                json!({ "path": data.path, "bytes": bytes, "size": data.size, "truncated": data.truncated });
-            CallOutput::new(&data, summary)
-        }
-        Command::FsList(params) => {
-            let data = fs::list(root, params, cancel)?;
-            let summary =
-                json!({ "path": data.path, "count": data.entries.len(), "truncated": data.truncated });
-            CallOutput::new(&data, summary)
-        }
-        Command::FsTree(params) => {
-            let data = fs::tree(root, params, cancel)?;
-            let summary =
-                json!({ "path": data.path, "count": data.visited_nodes, "truncated": data.truncated });
-            CallOutput::new(&data, summary)
-        }
-        Command::FsStat(params) => {
-            let data = fs::stat(root, params, cancel)?;
-            let summary = json!({ "path": data.path, "exists": data.exists, "size": data.size });
-            CallOutput::new(&data, summary)
-        }
-        Command::FsSearch(params) => {
-            let data = search::search(root, params, cancel)?;
-            let summary = json!({ "count": data.matches.len(), "truncated": data.truncated });
-            CallOutput::new(&data, summary)
-        }
+        Command::FsRead(params) => CallOutput::new(
+            fs::read(root, params, cancel)?,
+            |data| json!({ "path": data.path, "bytes": data.content.len(), "size": data.size, "truncated": data.truncated }),
+        ),
+        Command::FsList(params) => CallOutput::new(
+            fs::list(root, params, cancel)?,
+            |data| json!({ "path": data.path, "count": data.entries.len(), "truncated": data.truncated }),
+        ),
+        Command::FsTree(params) => CallOutput::new(
+            fs::tree(root, params, cancel)?,
+            |data| json!({ "path": data.path, "count": data.visited_nodes, "truncated": data.truncated }),
+        ),
+        Command::FsStat(params) => CallOutput::new(
+            fs::stat(root, params, cancel)?,
+            |data| json!({ "path": data.path, "exists": data.exists, "size": data.size }),
+        ),
+        Command::FsSearch(params) => CallOutput::new(
+            search::search(root, params, cancel)?,
+            |data| json!({ "count": data.matches.len(), "truncated": data.truncated }),
+        ),
         other => Err(unknown(other)),
     }
 }
@@ -200,34 +195,32 @@ fn change_files(
     root: &Root,
     sender: UploadSender<'_>,
     cancel: &Cancellation,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     // A file is written whole or not at all, and what can be done at once is not stopped in the middle.
     let never = &Cancellation::default();
-    match command {
+    let done = match command {
         Command::FsWrite(params) => {
-            let data = fs::write(root, params, never)?;
-            let summary =
-                json!({ "path": data.path, "bytes_written": data.bytes_written, "truncated": false });
-            CallOutput::new(&data, summary)
+            return CallOutput::new(
+                fs::write(root, params, never)?,
+                |data| json!({ "path": data.path, "bytes_written": data.bytes_written, "truncated": false }),
+            );
         }
         Command::FsUpload(params) => {
             let data = fs::upload(&shared.services.uploads, root, params, sender, never)?;
-            let path = data.written.as_ref().map(|written| &written.path);
-            let summary = json!({ "path": path, "received": data.received });
-            CallOutput::new(&data, summary)
+            return CallOutput::new(data, |data| {
+                let path = data.written.as_ref().map(|written| &written.path);
+                json!({ "path": path, "received": data.received })
+            });
         }
-        Command::FsCreateDirectory(params) => changed(fs::create_directory(root, params, never)?),
-        Command::FsRename(params) => changed(fs::rename(root, params, never)?),
-        Command::FsMove(params) => changed(fs::rename(root, params, cancel)?),
-        Command::FsCopy(params) => changed(fs::copy(root, params, cancel)?),
-        Command::FsDelete(params) => changed(fs::delete(root, params, cancel)?),
-        other => Err(unknown(other)),
-    }
-}
-
-fn changed(data: qd_wire::service::FsDoneData) -> ServiceResult<CallOutput> {
-    let summary = serde_json::to_value(&data)?;
-    CallOutput::new(&data, summary)
+        Command::FsCreateDirectory(params) => fs::create_directory(root, params, never)?,
+        Command::FsRename(params) => fs::rename(root, params, never)?,
+        Command::FsMove(params) => fs::rename(root, params, cancel)?,
+        Command::FsCopy(params) => fs::copy(root, params, cancel)?,
+        Command::FsDelete(params) => fs::delete(root, params, cancel)?,
+        other => return Err(unknown(other)),
+    };
+    let summary = serde_json::to_value(&done)?;
+    CallOutput::new(done, |_| summary)
 }
 
 fn unknown(command: &Command) -> ServiceError {

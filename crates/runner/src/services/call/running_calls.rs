@@ -58,22 +58,12 @@ impl RunningCalls {
         incoming: &IncomingCommand,
         command: &Command,
     ) -> Result<CallRegistration, CodedError> {
-        self.add(shared, incoming.origin, &incoming.link_id, command)
-    }
-
-    pub(crate) fn add(
-        &self,
-        shared: &Arc<RunnerContext>,
-        origin: u64,
-        link_id: &str,
-        command: &Command,
-    ) -> Result<CallRegistration, CodedError> {
         let mut state = self.0.lock();
         if state.calls.len() >= CALLS_MAX {
             refuse!(Busy, "The runner has {CALLS_MAX} service calls under way. Please retry later.");
         }
         state.next += 1;
-        let name = (origin, link_id.to_owned(), state.next);
+        let name = (incoming.origin, incoming.link_id.clone(), state.next);
         let cancel = Cancellation::default();
         let kind = match command.spec().class {
             CommandClass::Execute => CancelRule::Shell,

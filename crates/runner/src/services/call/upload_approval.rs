@@ -55,7 +55,7 @@ pub(crate) async fn freeze(
         match fs::stage(uploads, &root, &params, &principal, &Cancellation::default())? {
             StageResult::Answer(data) => {
                 let summary = json!({ "path": params.path, "received": data.received });
-                Ok(ApprovalStage::Answered(CallOutput::new(&data, summary)?))
+                Ok(ApprovalStage::Answered(CallOutput::new(data, |_| summary)?))
             }
             StageResult::Ask(key, staged) => {
                 Ok(ApprovalStage::Frozen(FrozenUpload { shared: Arc::clone(&shared), key, staged }))

@@ -110,11 +110,7 @@ impl MovePaths {
             refuse!(InvalidRequest, "a directory cannot be replaced by something that is in it");
         }
         cancel.check()?;
-        if params.create_parents == Some(true)
-            && let Some(parent) = to.parent()
-        {
-            root.create_dirs(&parent)?;
-        }
+        root.create_parents(&to, params.create_parents)?;
         let to_place = root.parent_of_whole(&to)?.ok_or_else(refused)?;
         Ok(MovePaths { from: from_place, to: to_place, overwrite })
     }

@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::CHUNK_BYTES;
 use super::entries::entries;
+use super::read_rest;
 use super::temp::kept_mode;
 use crate::services::call::{Cancellation, ServiceResult};
 use crate::services::root::own_data::{FileIdentity, identity};
@@ -114,14 +114,7 @@ impl<'a> TreeWork<'a> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut target =
             File::from(rustix::fs::openat(to, new_name, flags, Mode::RUSR | Mode::WUSR).map_err(failure)?);
-        let mut buffer = vec![0; CHUNK_BYTES];
-        loop {
-            self.cancel.check()?;
-            match source.read(&mut buffer).map_err(failure)? {
-                0 => break,
-                read => target.write_all(buffer.get(..read).unwrap_or_default()).map_err(failure)?,
-            }
-        }
+        read_rest(&mut source, self.cancel, |piece| target.write_all(piece))?;
         rustix::fs::fchmod(&target, mode).map_err(failure)?;
         if self.is_move {
             target.sync_all().map_err(failure)?;

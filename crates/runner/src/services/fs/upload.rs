@@ -2,7 +2,7 @@
 //! and the file appears whole. Without the runner's process it is lost and the sender begins again.
 
 use std::collections::HashMap;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::temp::{TempFile, replaced};
 use super::write::{check_size, commit};
-use super::{CHUNK_BYTES, from_base64, hash_file};
+use super::{from_base64, hash_file, read_rest};
 use crate::clock::now_ms;
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::services::root::{NameInDir, RelativePath, Root, failure};
@@ -424,11 +424,7 @@ impl UploadState {
                 ));
             }
         }
-        if params.create_parents == Some(true)
-            && let Some(parent) = path.parent()
-        {
-            root.create_dirs(&parent)?;
-        }
+        root.create_parents(path, params.create_parents)?;
         let place = root.parent_of_file(path)?;
         let expected = params.expected_hash.as_deref();
         if is_other_device(temp, &place)? {
@@ -461,14 +457,8 @@ pub(super) fn copy_near(
 ) -> ServiceResult<TempFile> {
     let mut near = TempFile::create(&place.dir, replaced(place)?.as_ref())?;
     temp.file.seek(SeekFrom::Start(0)).map_err(failure)?;
-    let mut buffer = vec![0; CHUNK_BYTES];
-    loop {
-        cancel.check()?;
-        match temp.file.read(&mut buffer).map_err(failure)? {
-            0 => return Ok(near),
-            read => near.file.write_all(buffer.get(..read).unwrap_or_default()).map_err(failure)?,
-        }
-    }
+    read_rest(&mut temp.file, cancel, |piece| near.file.write_all(piece))?;
+    Ok(near)
 }
 
 #[cfg(test)]

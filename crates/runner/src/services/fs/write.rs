@@ -40,11 +40,7 @@ pub(crate) fn write(
     };
     check_size(content.len())?;
     cancel.check()?;
-    if params.create_parents == Some(true)
-        && let Some(parent) = path.parent()
-    {
-        root.create_dirs(&parent)?;
-    }
+    root.create_parents(&path, params.create_parents)?;
     let place = root.parent_of_file(&path)?;
     let mut temp = TempFile::create(&place.dir, replaced(&place)?.as_ref())?;
     for chunk in content.chunks(CHUNK_BYTES) {

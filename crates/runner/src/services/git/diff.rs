@@ -8,8 +8,7 @@ use serde_json::json;
 
 use super::program::Git;
 use super::{relative, revision};
-use crate::services::call::CallOutput;
-use crate::services::call::{ServiceError, ServiceResult};
+use crate::services::call::{CallOutput, CallResult, ServiceError, ServiceResult};
 
 /// Bytes of a page without a limit, and at most.
 const PAGE_BYTES: usize = 1 << 20;
@@ -18,7 +17,7 @@ const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Files listed with a page.
 const FILES_MAX: usize = 20_000;
 
-pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> ServiceResult<CallOutput> {
+pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> CallResult {
     let staged = params.staged == Some(true);
     if staged && params.untracked == Some(true) {
         refuse!(InvalidRequest, "'staged' and 'untracked' exclude each other: the index knows its files");
@@ -61,9 +60,10 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> ServiceResult<Cal
     let (stdout, next_offset) = page.cut();
     let truncated = next_offset.is_some() || has_more_files;
     let data = GitDiffData { stdout, truncated, next_offset, total_bytes: page.total, files };
-    let summary = json!({ "bytes": data.stdout.len(), "total_bytes": data.total_bytes, "files": data.files.len(),
-                "truncated": data.truncated });
-    CallOutput::new(&data, summary)
+    CallOutput::new(data, |data| {
+        json!({ "bytes": data.stdout.len(), "total_bytes": data.total_bytes, "files": data.files.len(),
+                "truncated": data.truncated })
+    })
 }
 
 /// The id of a commit by any of its names.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use qd_wire::service::*;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -50,11 +51,22 @@ impl Repository {
         ask_in(&self.path(), command).await
     }
 
-    async fn diff(&self, params: Value) -> GitDiffData {
-        let mut command = json!({ "cmd": "git.diff" });
-        command.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
+    /// The answer to a command that must succeed.
+    async fn data<T: DeserializeOwned>(&self, cmd: &str, mut command: Value) -> T {
+        command["cmd"] = json!(cmd);
         serde_json::from_value(self.ask(command).await.unwrap()).unwrap()
     }
+
+    async fn diff(&self, params: Value) -> GitDiffData {
+        self.data("git.diff", params).await
+    }
+}
+
+/// A diff shows these texts, and not those.
+#[track_caller]
+fn assert_diff(diff: &GitDiffData, shown: &[&str], hidden: &[&str]) {
+    let has = |text: &&str| diff.stdout.contains(text);
+    assert!(shown.iter().all(has) && !hidden.iter().any(has), "{}", diff.stdout);
 }
 
 async fn ask_in(root: &Path, command: Value) -> ServiceResult<Value> {
@@ -74,8 +86,7 @@ async fn status_tells_every_kind_of_change() {
     std::fs::remove_file(repository.path().join("b.txt")).unwrap();
     repository.git(&["mv", "sub/c.txt", "sub/ünicode name.txt"]);
     repository.write("new\nline.txt", "");
-    let data = repository.ask(json!({ "cmd": "git.status" })).await.unwrap();
-    let data: GitStatusData = serde_json::from_value(data).unwrap();
+    let data: GitStatusData = repository.data("git.status", json!({})).await;
     assert_eq!(data.branch.as_deref(), Some("main"));
     assert_eq!(data.head.as_ref().map(String::len), Some(40));
     let letters = |path: &str| {
@@ -124,15 +135,11 @@ async fn hole_21_diff_shows_staged_unstaged_untracked_and_deleted() {
     std::fs::remove_file(repository.path().join("b.txt")).unwrap();
     repository.write("fresh.txt", "fresh\n");
     let unstaged = repository.diff(json!({})).await;
-    assert!(
-        unstaged.stdout.contains("+unstaged") && unstaged.stdout.contains("-staged"),
-        "{}",
-        unstaged.stdout
-    );
+    assert_diff(&unstaged, &["+unstaged", "-staged"], &[]);
     assert!(unstaged.stdout.contains("deleted file mode") && !unstaged.stdout.contains("fresh"));
     assert!(!unstaged.truncated && unstaged.total_bytes == unstaged.stdout.len() as u64);
     let staged = repository.diff(json!({ "staged": true })).await;
-    assert!(staged.stdout.contains("+staged") && !staged.stdout.contains("b.txt"), "{}", staged.stdout);
+    assert_diff(&staged, &["+staged"], &["b.txt"]);
     let deleted = repository.diff(json!({ "path": "b.txt" })).await;
     assert!(deleted.stdout.contains("-bee"), "{}", deleted.stdout);
     assert_eq!(
@@ -140,19 +147,15 @@ async fn hole_21_diff_shows_staged_unstaged_untracked_and_deleted() {
         [GitDiffFile { path: "b.txt".into(), from: None, added: Some(0), removed: Some(1) }]
     );
     let untracked = repository.diff(json!({ "untracked": true })).await;
-    assert!(
-        untracked.stdout.contains("+fresh") && untracked.stdout.contains("+unstaged"),
-        "{}",
-        untracked.stdout
-    );
+    assert_diff(&untracked, &["+fresh", "+unstaged"], &[]);
     let one = repository.diff(json!({ "untracked": true, "path": "fresh.txt" })).await;
-    assert!(one.stdout.contains("+fresh") && !one.stdout.contains("unstaged"), "{}", one.stdout);
+    assert_diff(&one, &["+fresh"], &["unstaged"]);
     // The real index has not learned of the file.
     let status = repository.ask(json!({ "cmd": "git.status" })).await.unwrap();
     let fresh = |file: &&Value| file["path"] == "fresh.txt";
     assert_eq!(status["files"].as_array().unwrap().iter().find(fresh).unwrap()["unstaged"], "?");
     let base = repository.diff(json!({ "base": "HEAD" })).await;
-    assert!(base.stdout.contains("-two") && base.stdout.contains("+unstaged"), "{}", base.stdout);
+    assert_diff(&base, &["-two", "+unstaged"], &[]);
 }
 
 #[tokio::test]
@@ -254,20 +257,16 @@ async fn log_has_pages_and_paths() {
         repository.write("b.txt", &format!("{number}\n"));
         repository.git(&["commit", "-q", "-am", &format!("b {number}")]);
     }
-    let ask = |params: Value| {
-        let mut command = json!({ "cmd": "git.log" });
-        command.as_object_mut().unwrap().extend(params.as_object().unwrap().clone());
-        repository.ask(command)
-    };
-    let all: GitLogData = serde_json::from_value(ask(json!({})).await.unwrap()).unwrap();
+    let log = async |params: Value| repository.data::<GitLogData>("git.log", params).await;
+    let all = log(json!({})).await;
     assert_eq!((all.commits.len(), all.truncated), (6, false));
     assert_eq!((&*all.commits[0].subject, &*all.commits[0].email), ("b 4", "ann@example.org"));
     assert_eq!(all.commits[0].parents, [all.commits[1].id.clone()]);
-    let page: GitLogData = serde_json::from_value(ask(json!({ "limit": 4 })).await.unwrap()).unwrap();
+    let page = log(json!({ "limit": 4 })).await;
     assert_eq!((page.commits.len(), page.next_offset), (4, Some(4)));
-    let rest: GitLogData = serde_json::from_value(ask(json!({ "offset": 4 })).await.unwrap()).unwrap();
+    let rest = log(json!({ "offset": 4 })).await;
     assert_eq!([page.commits, rest.commits].concat(), all.commits);
-    let of_a: GitLogData = serde_json::from_value(ask(json!({ "path": "a.txt" })).await.unwrap()).unwrap();
+    let of_a = log(json!({ "path": "a.txt" })).await;
     assert_eq!(of_a.commits.len(), 1);
     let fresh = tempfile::tempdir().unwrap();
     std::process::Command::new("git").args(["init", "-q"]).current_dir(fresh.path()).status().unwrap();
@@ -278,8 +277,8 @@ async fn log_has_pages_and_paths() {
 #[tokio::test]
 async fn worktrees_stay_where_they_may_be() {
     let repository = Repository::new();
-    let add = json!({ "cmd": "git.worktree_add", "path": "wt/one", "branch": "one", "create_branch": true });
-    let data: GitWorktreesData = serde_json::from_value(repository.ask(add).await.unwrap()).unwrap();
+    let add = json!({ "path": "wt/one", "branch": "one", "create_branch": true });
+    let data: GitWorktreesData = repository.data("git.worktree_add", add).await;
     assert_eq!(data.worktrees.len(), 2);
     assert!(data.worktrees[0].is_main && data.worktrees[1].branch.as_deref() == Some("one"));
     assert!(repository.path().join("wt/one/a.txt").is_file());

@@ -5,8 +5,7 @@ use serde_json::json;
 
 use super::program::Git;
 use super::relative;
-use crate::services::call::CallOutput;
-use crate::services::call::ServiceResult;
+use crate::services::call::{CallOutput, CallResult};
 
 /// Commits of a page without a limit, and at most.
 const COMMITS: u64 = 50;
@@ -16,7 +15,7 @@ const COMMITS_MAX: u64 = 1000;
 const FORMAT: &str = "--format=tformat:%H%x00%P%x00%an%x00%ae%x00%ct%x00%s";
 const FIELDS: usize = 6;
 
-pub(super) async fn log(git: &Git, params: &GitLogParams) -> ServiceResult<CallOutput> {
+pub(super) async fn log(git: &Git, params: &GitLogParams) -> CallResult {
     let limit = params.limit.unwrap_or(COMMITS).clamp(1, COMMITS_MAX);
     let offset = params.offset.unwrap_or(0);
     let path = params.path.as_deref().map(relative).transpose()?;
@@ -39,8 +38,7 @@ pub(super) async fn log(git: &Git, params: &GitLogParams) -> ServiceResult<CallO
         data.truncated = true;
         data.next_offset = Some(offset + limit);
     }
-    let summary = json!({ "count": data.commits.len(), "truncated": data.truncated });
-    CallOutput::new(&data, summary)
+    CallOutput::new(data, |data| json!({ "count": data.commits.len(), "truncated": data.truncated }))
 }
 
 fn parse(text: &str) -> Vec<GitCommit> {

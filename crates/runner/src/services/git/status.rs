@@ -4,8 +4,7 @@ use qd_wire::service::{GitFile, GitStatusData};
 use serde_json::json;
 
 use super::program::Git;
-use crate::services::call::CallOutput;
-use crate::services::call::ServiceResult;
+use crate::services::call::{CallOutput, CallResult};
 
 /// Files of one answer; a repository with more has a directory that should be ignored.
 const FILES_MAX: usize = 20_000;
@@ -13,7 +12,7 @@ const FILES_MAX: usize = 20_000;
 /// Bytes of the text for people.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-pub(super) async fn status(git: &Git) -> ServiceResult<CallOutput> {
+pub(super) async fn status(git: &Git) -> CallResult {
     let paths = git.pathspecs(".");
     let mut arguments = vec![
         "status",
@@ -41,8 +40,10 @@ pub(super) async fn status(git: &Git) -> ServiceResult<CallOutput> {
         }
         _ => text.into_owned(),
     };
-    let summary = json!({ "branch": data.branch, "count": data.files.len(), "truncated": data.truncated });
-    CallOutput::new(&data, summary)
+    CallOutput::new(
+        data,
+        |data| json!({ "branch": data.branch, "count": data.files.len(), "truncated": data.truncated }),
+    )
 }
 
 /// Reads `--porcelain=v2 --branch -z`; paths are made relative to the root.

@@ -8,21 +8,18 @@ use serde_json::json;
 use super::diff::commit;
 use super::program::Git;
 use super::{GitDirectory, OwnData, relative, revision};
-use crate::services::call::CallOutput;
 use crate::services::call::directory::is_within;
-use crate::services::call::{ServiceError, ServiceResult};
+use crate::services::call::{CallOutput, CallResult, ServiceError, ServiceResult};
 
-pub(super) async fn list(git: &Git) -> ServiceResult<CallOutput> {
-    let data = all(git).await?;
-    let summary = json!({ "count": data.worktrees.len() });
-    CallOutput::new(&data, summary)
+pub(super) async fn list(git: &Git) -> CallResult {
+    CallOutput::new(all(git).await?, |data| json!({ "count": data.worktrees.len() }))
 }
 
 pub(super) async fn add(
     git: &Git,
     params: &GitWorktreeAddParams,
     directory: &GitDirectory<'_>,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     let path = resolve_worktree_path(directory, &params.path).await?;
     let path_text = path.to_string_lossy().into_owned();
     let branch = params.branch.as_deref().map(revision).transpose()?;
@@ -44,14 +41,14 @@ pub(super) async fn add(
     }
     arguments.extend(base.as_deref());
     git.output(&arguments, &[]).await?.check()?;
-    CallOutput::new(&all(git).await?, json!({ "path": path_text }))
+    CallOutput::new(all(git).await?, |_| json!({ "path": path_text }))
 }
 
 pub(super) async fn remove(
     git: &Git,
     params: &GitWorktreeRemoveParams,
     directory: &GitDirectory<'_>,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     let path = resolve_worktree_path(directory, &params.path).await?;
     // Git knows them without links; the directory itself may be gone.
     let known = |worktree: &&GitWorktree| Path::new(&worktree.path) == path;
@@ -69,7 +66,7 @@ pub(super) async fn remove(
     }
     arguments.extend(["--", &path_text]);
     git.output(&arguments, &[]).await?.check()?;
-    CallOutput::new(&all(git).await?, json!({ "path": path_text }))
+    CallOutput::new(all(git).await?, |_| json!({ "path": path_text }))
 }
 
 /// The same on a thread that may block.

@@ -17,9 +17,8 @@ use tokio::sync::mpsc;
 use crate::clock::monotonic_now;
 use crate::config::RunnerConfig;
 use crate::process::{AgentProcess, Environment, ExitStatus, InheritedVariables, SpawnSpec};
-use crate::services::call::CallOutput;
 use crate::services::call::progress::{CallProgress, PACE, PACE_BYTES_MAX};
-use crate::services::call::{Cancellation, ServiceError, ServiceResult};
+use crate::services::call::{CallOutput, CallResult, Cancellation, ServiceError};
 
 /// What is kept of each stream: its end, where the reason of a failure is.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -61,7 +60,7 @@ pub(crate) async fn run(
     params: &HostBashParams,
     cancel: &Cancellation,
     progress: &CallProgress,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     if params.command.trim().is_empty() {
         return Err(ServiceError::Missing("cmd"));
     }
@@ -75,7 +74,7 @@ pub(crate) async fn run(
     let began = monotonic_now();
     let (tap, stderr) = mpsc::channel(PIECES_MAX);
     let mut process = spawn(shell.config, shell.root, shell.session_id, &params.command)
-        .start_tapped(tap)
+        .start_tapped(Some(tap))
         .await
         .map_err(|error| {
             ServiceError::coded(ErrorCode::Failed, format!("The command could not be started: {error}"))
@@ -296,7 +295,7 @@ fn done(
     status: ExitStatus,
     ended: Option<KillReason>,
     duration: Duration,
-) -> ServiceResult<CallOutput> {
+) -> CallResult {
     let [stdout, stderr] = output.streams.map(|stream| stream.kept);
     let (exit_code, signal) = match status {
         ExitStatus::Code(code) => (Some(code), None),
@@ -329,7 +328,7 @@ fn done(
         (None, Some(code)) => Some(format!("bash exited with code {code}")),
         (None, None) => Some(format!("bash: {status}")),
     };
-    Ok(CallOutput { error, ..CallOutput::new(&data, summary)? })
+    Ok(CallOutput { error, ..CallOutput::new(data, |_| summary)? })
 }
 
 #[cfg(test)]

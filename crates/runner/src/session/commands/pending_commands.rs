@@ -73,20 +73,13 @@ impl PendingCommands {
 
 /// Whether an effect is nothing but an answer to somebody.
 fn is_answer(effect: &QueueEffect) -> bool {
-    match effect {
+    matches!(
+        effect,
         QueueEffect::Refuse { .. }
-        | QueueEffect::FailDependencies { .. }
-        | QueueEffect::TimeOut { .. }
-        | QueueEffect::GiveUp { .. }
-        | QueueEffect::Forget { .. }
-        | QueueEffect::Lose { .. } => true,
-        QueueEffect::Execute { .. }
-        | QueueEffect::ExecuteParked { .. }
-        | QueueEffect::StartAgent
-        | QueueEffect::AnswerStart { .. }
-        | QueueEffect::WritePrompt { .. }
-        | QueueEffect::WriteUndelivered
-        | QueueEffect::EditQueue { .. }
-        | QueueEffect::AbortTurn => false,
-    }
+            | QueueEffect::FailDependencies { .. }
+            | QueueEffect::TimeOut { .. }
+            | QueueEffect::GiveUp { .. }
+            | QueueEffect::Forget { .. }
+            | QueueEffect::Lose { .. }
+    )
 }

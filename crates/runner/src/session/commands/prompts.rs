@@ -13,7 +13,7 @@ use serde_json::json;
 use super::admission::AdmittedCommand;
 use super::json_text;
 use crate::clock::now_ms;
-use crate::driver::{AgentResult, DriverHandle, ExecutedCommand, PromptDisposition, SentRequest};
+use crate::driver::{DriverHandle, ExecuteResult, PromptDisposition, SentRequest};
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -88,7 +88,7 @@ impl SessionActor {
         &mut self,
         admitted: AdmittedCommand,
         turns_before: u64,
-        result: AgentResult<ExecutedCommand>,
+        result: ExecuteResult,
     ) {
         let token = admitted.token();
         let has_begun = self.session.turns() > turns_before;
@@ -141,20 +141,14 @@ pub(crate) fn turn_of(disposition: Option<PromptDisposition>, turns_before: u64)
 }
 
 /// What became of a prompt. The agent's own word is old by now if its turn began meanwhile.
-pub(crate) fn disposition_of(
-    result: &AgentResult<ExecutedCommand>,
-    has_begun: bool,
-) -> Option<PromptDisposition> {
+pub(crate) fn disposition_of(result: &ExecuteResult, has_begun: bool) -> Option<PromptDisposition> {
     let disposition = result.as_ref().ok().and_then(|executed| executed.disposition)?;
     let is_old = has_begun && disposition == PromptDisposition::Handled;
     Some(if is_old { PromptDisposition::Started } else { disposition })
 }
 
 /// What the agent's answer to a prompt means for those that wait behind it.
-pub(crate) fn answer_of(
-    result: &AgentResult<ExecutedCommand>,
-    disposition: Option<PromptDisposition>,
-) -> AgentAnswer {
+pub(crate) fn answer_of(result: &ExecuteResult, disposition: Option<PromptDisposition>) -> AgentAnswer {
     match result {
         Ok(_) if disposition == Some(PromptDisposition::Started) => AgentAnswer::StartsTurn,
         Err(failure) if !failure.lost => AgentAnswer::Refused,

@@ -8,7 +8,7 @@ use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::admission::AdmittedCommand;
 use crate::clock::now_ms;
-use crate::driver::{AgentFailure, AgentResult, ExecutedCommand};
+use crate::driver::{AgentFailure, ExecuteResult, ExecutedCommand};
 use crate::session::SessionInput;
 use crate::session::actor::SessionActor;
 
@@ -64,8 +64,7 @@ impl SessionActor {
             refuse!(Unsupported, "A program in a terminal has no queue");
         }
         if self.session.status() == SessionStatus::Closed {
-            let session_id = &self.session.identity().session_id;
-            refuse!(SessionClosed, "Session '{session_id}' is closed; session.restart opens it again");
+            return Err(self.closed());
         }
         if self.session.is_moving() {
             refuse!(Busy, "The session moves to another conversation, and its queue with it. Please retry.");
@@ -84,11 +83,7 @@ impl SessionActor {
     }
 
     /// The agent has given back its queue, or cannot.
-    pub(crate) fn queue_given_back(
-        &mut self,
-        mut admitted: AdmittedCommand,
-        result: AgentResult<ExecutedCommand>,
-    ) {
+    pub(crate) fn queue_given_back(&mut self, mut admitted: AdmittedCommand, result: ExecuteResult) {
         let token = admitted.token();
         self.notify_queue(QueueInput::Answered { token, answer: AgentAnswer::Done });
         match (result, admitted.queue_edit.take()) {

@@ -71,23 +71,14 @@ impl SessionActor {
             QueueEffect::StartAgent => self.start_agent_now(),
             QueueEffect::AnswerStart { token } => self.answer_start(token).await,
             QueueEffect::WritePrompt { token, is_follow_up } => {
-                if let Some(admitted) = self.commands.take(token) {
-                    self.write_prompt_to_agent(admitted, is_follow_up);
-                }
+                self.with_command(token, |actor, admitted| {
+                    actor.write_prompt_to_agent(admitted, is_follow_up)
+                });
             }
             QueueEffect::WriteUndelivered => self.write_undelivered().await,
-            QueueEffect::EditQueue { token } => {
-                if let Some(admitted) = self.commands.take(token) {
-                    self.edit_queue(admitted);
-                }
-            }
+            QueueEffect::EditQueue { token } => self.with_command(token, SessionActor::edit_queue),
             QueueEffect::AbortTurn => self.abort_turn(),
-            QueueEffect::Refuse { .. }
-            | QueueEffect::FailDependencies { .. }
-            | QueueEffect::TimeOut { .. }
-            | QueueEffect::GiveUp { .. }
-            | QueueEffect::Forget { .. }
-            | QueueEffect::Lose { .. } => self.carry_out_answer(effect),
+            answer => self.carry_out_answer(answer),
         }
     }
 
@@ -102,7 +93,7 @@ impl SessionActor {
         match effect {
             QueueEffect::Refuse { token, refusal } => {
                 let error = CodedError::from(refusal);
-                self.end(token, |actor, admitted| {
+                self.with_command(token, |actor, admitted| {
                     if admitted.is_repeat {
                         actor.refuse(&admitted.incoming, &error);
                     } else {
@@ -115,23 +106,31 @@ impl SessionActor {
                 let waited = QueueLimits::default().dependency_wait_ms;
                 let error = ErrorCode::TimedOut
                     .with(format!("Command 'depends_on:{missing}' timed out after {waited}ms"));
-                self.end(token, |actor, admitted| actor.finish(admitted, Err(error.into())));
+                self.with_command(token, |actor, admitted| actor.finish(admitted, Err(error.into())));
             }
-            QueueEffect::TimeOut { token } => self.end(token, |actor, admitted| actor.time_out(&admitted)),
+            QueueEffect::TimeOut { token } => {
+                self.with_command(token, |actor, admitted| actor.time_out(&admitted))
+            }
             QueueEffect::GiveUp { token } => self.give_up(token),
             QueueEffect::Forget { token } => drop(self.commands.take(token)),
             QueueEffect::Lose { token } => {
                 let ended = "The session ended before the command did";
-                self.end(token, |actor, admitted| actor.finish(admitted, Err(AgentFailure::lost(ended))));
+                self.with_command(token, |actor, admitted| {
+                    actor.finish(admitted, Err(AgentFailure::lost(ended)))
+                });
             }
             _ => {}
         }
     }
 
-    /// Ends a command that is still there.
-    fn end(&mut self, token: SubmissionToken, how: impl FnOnce(&mut SessionActor, AdmittedCommand)) {
+    /// Does something with a command, if that is still there.
+    fn with_command(
+        &mut self,
+        token: SubmissionToken,
+        action: impl FnOnce(&mut SessionActor, AdmittedCommand),
+    ) {
         if let Some(admitted) = self.commands.take(token) {
-            how(self, admitted);
+            action(self, admitted);
         }
     }
 }

@@ -9,7 +9,7 @@ use qd_core::session::{ExpectedPrompt, UndeliveredInput};
 
 use super::prompts::{answer_of, disposition_of, new_images_key, turn_of};
 use crate::clock::now_ms;
-use crate::driver::{AgentResult, ExecutedCommand, PromptDisposition};
+use crate::driver::{ExecuteResult, PromptDisposition};
 use crate::session::actor::SessionActor;
 
 impl SessionActor {
@@ -77,7 +77,7 @@ impl SessionActor {
         &mut self,
         token: SubmissionToken,
         turns_before: u64,
-        result: AgentResult<ExecutedCommand>,
+        result: ExecuteResult,
     ) {
         let has_begun = self.session.turns() > turns_before;
         let disposition = disposition_of(&result, has_begun);

@@ -9,7 +9,7 @@ use qd_link::client::{FrameQueue, MuxClient};
 use qd_testkit::llm::LlmServer;
 use qd_testkit::process::with_marker;
 use qd_testkit::qd::Sandbox;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use tokio::sync::Mutex;
@@ -64,6 +64,16 @@ impl Fleet {
     /// A connection, if the hub answers now.
     pub(crate) async fn connect(&self) -> Option<(MuxClient, FrameQueue)> {
         MuxClient::connect(&format!("http://{}", self.address), &self.token).await.ok()
+    }
+
+    /// Creates a session on one of the runners.
+    pub(crate) async fn create(&self, session: &str, harness: &str, runner: &str) {
+        let cwd = if runner == REMOTE { self.runner_world.work() } else { self.hub_world.work() };
+        let create = json!({"cmd": "session.create", "session_id": session, "runner_id": runner,
+            "wait": true, "config": {"harness": harness, "cwd": cwd}});
+        let (client, _frames) = self.connect().await.expect("the hub runs");
+        let answer = client.call_value(create).await.expect("an answer");
+        assert!(answer.success, "{answer:?}");
     }
 
     pub(crate) async fn kill_hub(&self) {
@@ -161,5 +171,22 @@ async fn spawn(sandbox: &Sandbox, arguments: &[String]) -> (Child, Value) {
 async fn kill(child: &Mutex<Option<Child>>) {
     if let Some(mut child) = child.lock().await.take() {
         child.kill().await.unwrap();
+    }
+}
+
+/// The whole conversation of a session, page by page.
+pub(crate) async fn messages(client: &MuxClient, session: &str) -> Option<Vec<Value>> {
+    let mut messages: Vec<Value> = Vec::new();
+    let mut before = None;
+    loop {
+        let page = json!({"cmd": "get_messages", "session_id": session, "limit": 200, "before": before});
+        let page = serde_json::to_value(client.call_value(page).await.ok()?).ok()?;
+        let mut older = page["data"]["messages"].as_array()?.clone();
+        older.append(&mut messages);
+        messages = older;
+        before = page["data"]["before"].as_u64();
+        if before.is_none() {
+            return Some(messages);
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::{Fleet, REMOTE};
+use crate::fleet::{Fleet, REMOTE, messages};
 use crate::verdict::{Report, SessionReport};
 use crate::watcher::{WatchedSession, Watcher};
 use qd_testkit::seeded_random::SeededRandom;
@@ -76,7 +76,7 @@ impl Load {
         let stop = CancellationToken::new();
         let mut load = Load { stop: stop.clone(), people: Vec::new(), watchers: Vec::new() };
         for (session, harness, runner) in sessions {
-            create(fleet, session, harness, runner).await;
+            fleet.create(session, harness, runner).await;
             for _ in 0..2 {
                 load.watchers.push((session.to_owned(), Watcher::start(fleet, session, &stop)));
             }
@@ -113,15 +113,6 @@ impl Load {
         }
         report
     }
-}
-
-async fn create(fleet: &Fleet, session: &str, harness: &str, runner: &str) {
-    let cwd = if runner == REMOTE { fleet.runner_world.work() } else { fleet.hub_world.work() };
-    let create = json!({"cmd": "session.create", "session_id": session, "runner_id": runner,
-        "wait": true, "config": {"harness": harness, "cwd": cwd}});
-    let (client, _frames) = fleet.connect().await.expect("the hub runs");
-    let answer = client.call_value(create).await.expect("an answer");
-    assert!(answer.success, "{answer:?}");
 }
 
 struct Person {
@@ -306,17 +297,5 @@ async fn try_read(fleet: &Fleet, session: &str) -> Option<(Vec<Value>, Vec<Value
             records.push(frame);
         }
     }
-    let mut messages: Vec<Value> = Vec::new();
-    let mut before = None;
-    loop {
-        let page = json!({"cmd": "get_messages", "session_id": session, "limit": 200, "before": before});
-        let page = serde_json::to_value(client.call_value(page).await.ok()?).ok()?;
-        let mut older = page["data"]["messages"].as_array()?.clone();
-        older.append(&mut messages);
-        messages = older;
-        before = page["data"]["before"].as_u64();
-        if before.is_none() {
-            return Some((records, messages));
-        }
-    }
+    Some((records, messages(&client, session).await?))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::fleet::{Fleet, REMOTE};
+use crate::fleet::{Fleet, REMOTE, messages};
 
 const SESSION: &str = "steady";
 /// Live delivery must be back this soon after the hub.
@@ -18,7 +18,7 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(60);
 
 /// What one outage did; true if every promise was kept.
 pub(crate) async fn run(fleet: &Arc<Fleet>, down: Duration) -> bool {
-    create(fleet).await;
+    fleet.create(SESSION, "demo", REMOTE).await;
     let stop = CancellationToken::new();
     let speaker = tokio::spawn(speak(Arc::clone(fleet), stop.clone()));
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -41,14 +41,6 @@ pub(crate) async fn run(fleet: &Arc<Fleet>, down: Duration) -> bool {
         resumed.map_or("never".to_owned(), |resumed| format!("{:.2} s", resumed.as_secs_f64())),
     );
     is_whole && is_soon
-}
-
-async fn create(fleet: &Fleet) {
-    let (client, _frames) = fleet.connect().await.expect("the hub runs");
-    let create = json!({"cmd": "session.create", "session_id": SESSION, "runner_id": REMOTE, "wait": true,
-        "config": {"harness": "demo", "cwd": fleet.runner_world.work()}});
-    let answer = client.call_value(create).await.expect("an answer");
-    assert!(answer.success, "{answer:?}");
 }
 
 /// Makes the agent say numbered lines, through the runner's own socket, until told to stop; gives the last number.
@@ -105,21 +97,9 @@ async fn hear_all(fleet: &Fleet, said: u64) -> Vec<u64> {
 
 async fn hear(fleet: &Fleet) -> Option<Vec<u64>> {
     let (client, _frames) = fleet.connect().await?;
-    let mut heard: Vec<u64> = Vec::new();
-    let mut before: Option<u64> = None;
-    loop {
-        let page = json!({"cmd": "get_messages", "session_id": SESSION, "limit": 200, "before": before});
-        let page = serde_json::to_value(client.call_value(page).await.ok()?).ok()?;
-        let numbers = page["data"]["messages"].as_array()?.iter().filter_map(|message| {
-            let text = message["parts"][0]["text"].as_str().filter(|_| message["role"] == "user")?;
-            text.strip_prefix("/text line ")?.parse::<u64>().ok()
-        });
-        let mut older: Vec<u64> = numbers.collect();
-        older.append(&mut heard);
-        heard = older;
-        before = page["data"]["before"].as_u64();
-        if before.is_none() {
-            return Some(heard);
-        }
-    }
+    let numbers = messages(&client, SESSION).await?.into_iter().filter_map(|message| {
+        let text = message["parts"][0]["text"].as_str().filter(|_| message["role"] == "user")?;
+        text.strip_prefix("/text line ")?.parse::<u64>().ok()
+    });
+    Some(numbers.collect())
 }
