@@ -20,8 +20,8 @@ pub type RecordRewrite = fn(&[u8]) -> Option<Vec<u8>>;
 pub use error::{DatabaseMessage, Result, StoreError};
 pub use hub::*;
 pub use sqlite::{
-    ACK_FLUSH_INTERVAL, ApprovalRow, CACHE_KIB_DEFAULT, GROUP_UNITS_MAX, OutcomeLimits, OutcomeRow,
-    OutcomeStatus, READERS_MAX, READS_WAITING_MAX, RunnerBatch, RunnerSession, RunnerStore,
+    ACK_FLUSH_INTERVAL, ApprovalRow, CACHE_KIB_DEFAULT, GROUP_UNITS_MAX, InputClaim, OutcomeLimits,
+    OutcomeRow, OutcomeStatus, READERS_MAX, READS_WAITING_MAX, RunnerBatch, RunnerSession, RunnerStore,
     SPOOL_READ_BYTES_MAX, SessionCounters, SimulatedDisk, StoreExecution, StoreOptions, TAIL_BYTES_MAX,
     TAIL_LINES_MAX, WRITE_QUEUE_BYTES_MAX,
 };

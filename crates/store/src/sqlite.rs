@@ -26,7 +26,7 @@ pub use execution::{SimulatedDisk, StoreExecution};
 pub(crate) use hub::SqliteHub;
 pub use reader::{READERS_MAX, READS_WAITING_MAX};
 pub use runner::{
-    ACK_FLUSH_INTERVAL, ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession,
-    RunnerStore, SPOOL_READ_BYTES_MAX, SessionCounters, TAIL_BYTES_MAX, TAIL_LINES_MAX,
+    ACK_FLUSH_INTERVAL, ApprovalRow, InputClaim, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch,
+    RunnerSession, RunnerStore, SPOOL_READ_BYTES_MAX, SessionCounters, TAIL_BYTES_MAX, TAIL_LINES_MAX,
 };
 pub use writer::{GROUP_UNITS_MAX, WRITE_QUEUE_BYTES_MAX};

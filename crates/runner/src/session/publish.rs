@@ -1,6 +1,7 @@
 //! Persist, then announce.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use qd_wire::{ErrorCode, Event};
 use super::actor::{SessionActor, plain_response};
 use super::{SessionInput, session_row};
 use crate::clock::now_ms;
+use crate::driver::AgentResult;
 
 /// The status text that says whether the session can be stored.
 const STORE_STATUS: &str = "qd.store";
@@ -30,6 +32,10 @@ pub(super) struct CommitState {
     pub(super) outcomes: Vec<OutcomeRow>,
     /// Commands whose outcome goes out with this round; whoever waits for them is told after the commit.
     pub(super) settled: Vec<(SubmissionToken, CommandOutcome)>,
+    /// Inputs whose names are stored and whose outcomes are not yet.
+    pub(super) begun_inputs: BTreeSet<String>,
+    /// Inputs that were written; stored in the same commit as the record that shows them.
+    pub(super) settled_inputs: Vec<String>,
     /// Inputs whose names may come again: they were taken and then refused.
     pub(super) refused_inputs: Vec<String>,
     /// What the store has of the session, besides its counters.
@@ -42,6 +48,25 @@ pub(super) struct CommitState {
     pub(super) stored_images: BTreeSet<String>,
     /// What has no record is saved again at this time at the earliest, after a failure.
     pub(super) save_after: i64,
+}
+
+impl CommitState {
+    /// Whether there is something to commit besides records.
+    fn has_rows(&self) -> bool {
+        !self.outcomes.is_empty() || !self.settled_inputs.is_empty() || !self.refused_inputs.is_empty()
+    }
+
+    /// An input that was begun has an outcome.
+    pub(super) fn end_input(&mut self, input_id: &str, result: &AgentResult<Option<Arc<str>>>) {
+        self.begun_inputs.remove(input_id);
+        match result {
+            Ok(_) => self.settled_inputs.push(input_id.to_owned()),
+            // Nothing was written: it may be sent again under the same name.
+            Err(failure) if !failure.lost => self.refused_inputs.push(input_id.to_owned()),
+            // Nobody can know. Its name stays begun, so whoever sends it again is told that.
+            Err(_) => {}
+        }
+    }
 }
 
 /// How a commit went.
@@ -61,8 +86,7 @@ impl SessionActor {
         let stored_version = self.publishing.stored.as_ref().map_or(0, |stored| stored.version);
         let has_new_version = self.exists && self.session.memory().version != stored_version;
         let mut is_answered = false;
-        let has_rows = !self.publishing.outcomes.is_empty() || !self.publishing.refused_inputs.is_empty();
-        if !round.records.is_empty() || has_rows || has_new_version {
+        if !round.records.is_empty() || self.publishing.has_rows() || has_new_version {
             let spool =
                 round.records.iter().map(|record| (record.seq, block.slice(record.range.clone()))).collect();
             let batch = self.batch(spool);
@@ -96,6 +120,7 @@ impl SessionActor {
             session_id: self.session.identity().session_id.clone(),
             spool,
             outcomes: std::mem::take(&mut self.publishing.outcomes),
+            inputs_settle: std::mem::take(&mut self.publishing.settled_inputs),
             inputs_delete: std::mem::take(&mut self.publishing.refused_inputs),
             ..RunnerBatch::default()
         };

@@ -98,16 +98,21 @@ async fn run(
     let mut last_background = Instant::now();
     let mut is_warned = false;
     loop {
-        let idle_limit = background.filter(|work| work.is_pending()).map(BackgroundWork::interval);
+        let idle_limit = background.and_then(BackgroundWork::watch);
         let Some(JobGroup { jobs, permits, is_last }) = next_group(&mut messages, idle_limit).await else {
             break;
         };
-        if !jobs.is_empty() {
+        if idle_limit.is_none() {
+            // What came with the wake-up has just begun to wait.
+            last_background = Instant::now();
+        }
+        let is_awake = !jobs.is_empty();
+        if is_awake {
             write(&owner.slot, jobs, &*disk, &mut is_warned).await;
         }
         drop(permits);
         if let Some(work) = background.filter(|work| work.is_pending())
-            && (is_last || last_background.elapsed() >= work.interval())
+            && (is_last || last_background.elapsed() >= work.interval(is_awake))
         {
             pause(&*disk).await;
             if let Some(connection) = &*lock(&owner.slot) {

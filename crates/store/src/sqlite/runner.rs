@@ -20,7 +20,8 @@ pub use ack::ACK_FLUSH_INTERVAL;
 pub use spool::SPOOL_READ_BYTES_MAX;
 pub use tail::{TAIL_BYTES_MAX, TAIL_LINES_MAX};
 pub use types::{
-    ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession, SessionCounters,
+    ApprovalRow, InputClaim, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession,
+    SessionCounters,
 };
 
 use crate::error::Result;
@@ -37,6 +38,7 @@ const MIGRATIONS: Migrations = &[
     include_str!("migrations/runner/0002_tail.sql"),
     include_str!("migrations/runner/0003_run_inputs.sql"),
     include_str!("migrations/runner/0004_input_images.sql"),
+    include_str!("migrations/runner/0005_settled_inputs.sql"),
 ];
 
 /// The runner's memory. Clones share one database.
@@ -190,9 +192,9 @@ impl RunnerStore {
         self.engine.read(sessions::approvals).await
     }
 
-    /// Notes that a session takes an input of this name; false if it did so before. Resolves after the commit, so
-    /// what follows happens at most once, for ever.
-    pub async fn take_input(&self, session_id: &str, input_id: &str) -> Result<bool> {
+    /// Notes that a session takes an input of this name, unless it did so before. Resolves after the commit, so what
+    /// follows happens at most once, for ever. `RunnerBatch::inputs_settle` notes that it has.
+    pub async fn take_input(&self, session_id: &str, input_id: &str) -> Result<InputClaim> {
         let (session_id, input_id) = (session_id.to_owned(), input_id.to_owned());
         let put = move |connection: &Connection| inputs::put(connection, &session_id, &input_id);
         self.engine.enqueue_short(0, put, |_| {}).await?.await
@@ -223,6 +225,7 @@ fn apply(connection: &Connection, places: &SpoolPositions, batch: &RunnerBatch) 
     outcomes::put(connection, &batch.outcomes)?;
     sessions::change_index(connection, &batch.session_id, batch.index_truncate_from, &batch.index_put)?;
     sessions::change_approvals(connection, &batch.session_id, &batch.approvals_put, &batch.approvals_delete)?;
+    inputs::settle(connection, &batch.session_id, &batch.inputs_settle)?;
     inputs::delete(connection, &batch.session_id, &batch.inputs_delete)?;
     inputs::change_images(connection, &batch.session_id, &batch.images_put, &batch.images_delete)?;
     Ok(added)

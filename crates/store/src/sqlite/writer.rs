@@ -30,7 +30,10 @@ const STACK_BYTES: usize = 512 << 10;
 pub(crate) trait BackgroundWork: Send + Sync + 'static {
     fn is_pending(&self) -> bool;
     fn run(&self, connection: &Connection);
-    fn interval(&self) -> Duration;
+    /// How long it may wait: `is_awake` while the writer has requests to do anyway.
+    fn interval(&self, is_awake: bool) -> Duration;
+    /// How long an idle writer sleeps before it looks again; `None` until it is woken. Called before each sleep.
+    fn watch(&self) -> Option<Duration>;
 }
 
 pub(crate) enum WriterMessage {
@@ -266,14 +269,19 @@ fn run(
     let mut last_background = clock::now();
     let mut is_warned = false;
     loop {
-        let idle_limit = background.filter(|work| work.is_pending()).map(BackgroundWork::interval);
+        let idle_limit = background.and_then(BackgroundWork::watch);
         let Some(JobGroup { jobs, permits, is_last }) = next_group(messages, idle_limit) else { break };
-        if !jobs.is_empty() {
+        if idle_limit.is_none() {
+            // What came with the wake-up has just begun to wait.
+            last_background = clock::now();
+        }
+        let is_awake = !jobs.is_empty();
+        if is_awake {
             is_warned = shared.with(|connection| commit(connection, jobs, is_warned)).unwrap_or(is_warned);
         }
         drop(permits);
         if let Some(work) = background.filter(|work| work.is_pending())
-            && (is_last || clock::now().duration_since(last_background) >= work.interval())
+            && (is_last || clock::now().duration_since(last_background) >= work.interval(is_awake))
         {
             shared.with(|connection| work.run(connection));
             last_background = clock::now();

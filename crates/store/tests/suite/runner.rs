@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use qd_store::{
-    ApprovalRow, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession, RunnerStore,
-    SessionCounters, StoreError,
+    ApprovalRow, InputClaim, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch, RunnerSession,
+    RunnerStore, SessionCounters, StoreError,
 };
 
 use super::RunnerFiles;
@@ -140,21 +140,29 @@ pub(crate) async fn sessions_are_kept_and_deleted(place: &impl RunnerFiles) {
 pub(crate) async fn inputs_are_taken_once(place: &impl RunnerFiles) {
     let store = place.runner().await;
     store.put_session(session("a")).await.unwrap();
-    assert!(store.take_input("a", "i1").await.unwrap());
-    assert!(!store.take_input("a", "i1").await.unwrap());
-    assert!(store.take_input("b", "i1").await.unwrap(), "another session has names of its own");
-    assert!(store.take_input("a", "i2").await.unwrap());
-    let refused =
-        RunnerBatch { session_id: "a".into(), inputs_delete: vec!["i2".into()], ..RunnerBatch::default() };
-    store.commit(refused).await.unwrap();
+    let take =
+        async |store: &RunnerStore, session: &str, input| store.take_input(session, input).await.unwrap();
+    assert_eq!(take(&store, "a", "i1").await, InputClaim::New);
+    assert_eq!(take(&store, "a", "i1").await, InputClaim::Begun);
+    assert_eq!(take(&store, "b", "i1").await, InputClaim::New, "another session has names of its own");
+    assert_eq!(take(&store, "a", "i2").await, InputClaim::New);
+    assert_eq!(take(&store, "a", "i3").await, InputClaim::New);
+    let ended = RunnerBatch {
+        session_id: "a".into(),
+        inputs_settle: vec!["i1".into()],
+        inputs_delete: vec!["i2".into()],
+        ..RunnerBatch::default()
+    };
+    store.commit(ended).await.unwrap();
     store.close().await;
 
     let store = place.runner().await;
-    assert!(!store.take_input("a", "i1").await.unwrap());
-    assert!(store.take_input("a", "i2").await.unwrap(), "it was refused, so it may come again");
+    assert_eq!(take(&store, "a", "i1").await, InputClaim::Settled);
+    assert_eq!(take(&store, "a", "i2").await, InputClaim::New, "it was refused, so it may come again");
+    assert_eq!(take(&store, "a", "i3").await, InputClaim::Begun, "its outcome was never stored");
     assert!(store.delete_session("a").await.unwrap());
-    assert!(store.take_input("a", "i1").await.unwrap());
-    assert!(!store.take_input("b", "i1").await.unwrap());
+    assert_eq!(take(&store, "a", "i1").await, InputClaim::New);
+    assert_eq!(take(&store, "b", "i1").await, InputClaim::Begun);
 }
 
 fn approval(session_id: &str, request_id: &str) -> ApprovalRow {

@@ -228,13 +228,12 @@ impl SessionActor {
         }
         if let Command::RunInput(params) = &admitted.command
             && admitted.is_input_taken
-            && result.as_ref().is_err_and(|failure| !failure.lost)
         {
-            // Nothing was written: it may be sent again under the same name.
-            self.publishing.refused_inputs.push(params.input_id.clone());
+            self.publishing.end_input(&params.input_id, &result);
         }
         let session_version = self.exists.then(|| self.session.memory().version);
-        let indeterminate = spec.mutating && result.as_ref().is_err_and(|failure| failure.lost);
+        let can_be_lost = spec.mutating || spec.is_input();
+        let indeterminate = can_be_lost && result.as_ref().is_err_and(|failure| failure.lost);
         let result = result.map_err(|failure| match failure.code {
             _ if indeterminate => ErrorCode::Indeterminate.with(failure.error),
             _ if timed_out => ErrorCode::TimedOut.with(failure.error),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use qd_core::agent::AgentEvent;
 use qd_core::redact::{is_guessable, redact, secrets};
 use qd_core::session::{RunInputNote, SettledAnswer};
+use qd_store::InputClaim;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{RunInputData, RunInputParams, RunStdinParams};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -76,21 +77,43 @@ impl SessionActor {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         if !admitted.is_input_taken {
-            // On disk before anything is typed: through any crash it is written once at most.
-            let session_id = &self.session.identity().session_id;
-            match self.shared.store.take_input(session_id, input_id).await {
+            match self.claim_input(input_id).await {
                 Ok(true) => admitted.is_input_taken = true,
                 Ok(false) => {
                     let data = RunInputData { input_id: input_id.clone(), duplicate: true };
                     return self.answer_with(admitted, &data);
                 }
-                Err(error) => {
-                    let error = format!("The input cannot be stored, so it was not written: {error}");
-                    return self.finish(admitted, Err(ErrorCode::StoreUnavailable.with(error).into()));
-                }
+                Err(failure) => return self.finish(admitted, Err(failure)),
             }
         }
         if self.is_run() { self.write_input(admitted, params) } else { self.execute_on_agent(admitted) }
+    }
+
+    /// Takes the name of an input; false if an input of this name was written before. The name is on disk before
+    /// anything is typed, so that through any crash it is written once at most.
+    async fn claim_input(&mut self, input_id: &str) -> AgentResult<bool> {
+        let session_id = &self.session.identity().session_id;
+        let claim = self.shared.store.take_input(session_id, input_id).await.map_err(|error| {
+            let error = format!("The input cannot be stored, so it was not written: {error}");
+            AgentFailure::from(ErrorCode::StoreUnavailable.with(error))
+        })?;
+        match claim {
+            InputClaim::New => {
+                self.publishing.begun_inputs.insert(input_id.to_owned());
+                Ok(true)
+            }
+            InputClaim::Settled => Ok(false),
+            InputClaim::Begun if self.publishing.begun_inputs.contains(input_id) => {
+                let error = format!(
+                    "Input '{input_id}' is being written; send it again in a moment to learn how it ended"
+                );
+                Err(ErrorCode::Busy.with(error).into())
+            }
+            InputClaim::Begun => Err(AgentFailure::lost(format!(
+                "Input '{input_id}' was cut off before its outcome was stored, so it may or may not have been \
+                 written; look at the session, and send it under a new input_id if it is missing"
+            ))),
+        }
     }
 
     fn write_input(&mut self, admitted: AdmittedCommand, params: &RunInputParams) {

@@ -5,6 +5,7 @@ use crate::support::runner_fixture::RunnerFixture;
 use crate::support::runs::{
     exited, input, output, records, running, running_script, script, stop, until_output,
 };
+use qd_store::{InputClaim, RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 
 fn inputs(runner: &RunnerFixture) -> Vec<Value> {
@@ -28,6 +29,31 @@ async fn an_input_is_written_once_for_ever() {
     assert_eq!(output(&runner, "s").matches("one").count(), 2, "also through a restart");
     let names: Vec<Value> = inputs(&runner).into_iter().map(|record| record["input_id"].clone()).collect();
     assert_eq!(names, ["i1", "i2", "i3"]);
+    runner.stop().await;
+}
+
+/// A crash may come after the name of an input is stored and before the input is. Then nobody was told yes, and nobody
+/// may be told later that it was written.
+#[tokio::test]
+async fn an_input_that_a_crash_cut_off_is_not_called_a_duplicate() {
+    let mut runner = RunnerFixture::start(|_| {}).await;
+    runner.create("demo").await;
+    runner.stop().await;
+    let store = RunnerStore::open(&runner.database(), StoreOptions::default()).unwrap();
+    assert_eq!(store.take_input("s", "i1").await.unwrap(), InputClaim::New);
+    store.close().await;
+    runner.restart(0).await;
+    let command = json!({"cmd": "run.input", "session_id": "s", "input_id": "i1", "text": "hello"});
+    let answer = runner.call(command.clone()).await;
+    assert_eq!(
+        (&answer["code"], &answer["indeterminate"]),
+        (&json!("indeterminate"), &json!(true)),
+        "{answer}"
+    );
+    assert_eq!(input(&mut runner, "i2", "hello\n").await, json!({"input_id": "i2", "duplicate": false}));
+    runner.until_status("idle").await;
+    assert_eq!(runner.user_messages(), ["hello"]);
+    assert_eq!(runner.call(command).await["code"], "indeterminate");
     runner.stop().await;
 }
 

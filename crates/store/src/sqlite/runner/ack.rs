@@ -11,37 +11,51 @@ use crate::sqlite::error::SqlResult;
 use crate::sqlite::group::in_transaction;
 use crate::sqlite::writer::BackgroundWork;
 
-/// Acks wait this long at most, so that many become one change.
-pub const ACK_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// Acks wait this long at most, so that many become one change. Rare, because on two cores a thread that wakes up
+/// drives the one that echoes a key from its core, and its next keys find cold caches.
+pub const ACK_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// The same while the thread is at work for others: a long list of acks would make them wait.
+const BUSY_ACK_FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// So often the thread looks for acks in vain before it sleeps until it is woken. Whoever types is acked more often,
+/// so none of the keys has to wake it.
+const LOOKS_IN_VAIN_MAX: u32 = 10;
 
 /// Acks not yet stored: the greatest per session, so bounded by the number of sessions. They
 /// run in a transaction of their own, since they must get through when new lines do not fit any more.
 pub(super) struct PendingAcks {
-    waiting: Mutex<HashMap<String, u64>>,
+    waiting: Mutex<WaitingAcks>,
     places: Arc<SpoolPositions>,
     spool_bytes: Arc<AtomicU64>,
 }
 
+#[derive(Default)]
+struct WaitingAcks {
+    acks: HashMap<String, u64>,
+    /// The writer looks here by itself, so it need not be woken.
+    is_watched: bool,
+    /// Looks of the writer since it found something.
+    looks_in_vain: u32,
+}
+
 impl PendingAcks {
     pub(super) fn new(places: Arc<SpoolPositions>, spool_bytes: Arc<AtomicU64>) -> Self {
-        Self { waiting: Mutex::new(HashMap::new()), places, spool_bytes }
+        Self { waiting: Mutex::default(), places, spool_bytes }
     }
 
-    /// True if nothing was waiting before, so that the writer must be woken.
+    /// True if the writer must be woken.
     pub(super) fn note(&self, session_id: &str, seq: u64) -> bool {
         let mut waiting = self.lock();
-        let first = waiting.is_empty();
-        match waiting.get_mut(session_id) {
+        match waiting.acks.get_mut(session_id) {
             Some(known) => *known = seq.max(*known),
             None => {
-                waiting.insert(session_id.to_owned(), seq);
+                waiting.acks.insert(session_id.to_owned(), seq);
             }
         }
-        first
+        !std::mem::replace(&mut waiting.is_watched, true)
     }
 
     pub(super) fn forget(&self, session_id: &str) {
-        self.lock().remove(session_id);
+        self.lock().acks.remove(session_id);
     }
 
     /// Where the sessions stand after these acks, and the bytes that wait no longer.
@@ -62,18 +76,25 @@ impl PendingAcks {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+    fn lock(&self) -> MutexGuard<'_, WaitingAcks> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl BackgroundWork for PendingAcks {
     fn is_pending(&self) -> bool {
-        !self.lock().is_empty()
+        !self.lock().acks.is_empty()
+    }
+
+    fn watch(&self) -> Option<Duration> {
+        let mut waiting = self.lock();
+        waiting.looks_in_vain = if waiting.acks.is_empty() { waiting.looks_in_vain + 1 } else { 0 };
+        waiting.is_watched = waiting.looks_in_vain <= LOOKS_IN_VAIN_MAX;
+        waiting.is_watched.then_some(ACK_FLUSH_INTERVAL)
     }
 
     fn run(&self, connection: &Connection) {
-        let acks = std::mem::take(&mut *self.lock());
+        let acks = std::mem::take(&mut self.lock().acks);
         match self.flush(connection, &acks) {
             Ok((moved, freed)) => {
                 // Commits and acks take turns on the one connection, so no unit comes between.
@@ -89,7 +110,7 @@ impl BackgroundWork for PendingAcks {
         }
     }
 
-    fn interval(&self) -> Duration {
-        ACK_FLUSH_INTERVAL
+    fn interval(&self, is_awake: bool) -> Duration {
+        if is_awake { BUSY_ACK_FLUSH_INTERVAL } else { ACK_FLUSH_INTERVAL }
     }
 }

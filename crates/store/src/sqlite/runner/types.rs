@@ -49,12 +49,25 @@ pub struct RunnerBatch {
     pub approvals_delete: Vec<String>,
     /// Lines that are replaced by what this makes of them, as far as they are here; applied after `spool`.
     pub rewrites: Vec<(u64, RecordRewrite)>,
+    /// Inputs that were taken and written: whoever sends one of them again is told that it was.
+    pub inputs_settle: Vec<String>,
     /// Inputs that were taken and then refused: their names may come again.
     pub inputs_delete: Vec<String>,
     /// Images of inputs that were accepted, by a name of the caller's.
     pub images_put: Vec<(String, Bytes)>,
     /// Names of images whose inputs need them no more; applied after `images_put`.
     pub images_delete: Vec<String>,
+}
+
+/// What a session knew of an input when it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputClaim {
+    /// Nothing; its name is taken from now on.
+    New,
+    /// It was begun and has no outcome: it is under way, or a crash cut it off.
+    Begun,
+    /// It was written.
+    Settled,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
