@@ -3,7 +3,7 @@
 use crate::support::WAIT_MAX;
 use crate::support::runner_fixture::RunnerFixture;
 use crate::support::runs::{
-    exited, input, output, records, running, running_script, script, stop, until_output,
+    exited, input, output, records, running, running_script, script, stop, until_output, until_output_times,
 };
 use qd_store::{InputClaim, RunnerStore, StoreOptions};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn an_input_is_written_once_for_ever() {
     assert_eq!(input(&mut runner, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": false}));
     assert_eq!(input(&mut runner, "i1", "one\n").await, json!({"input_id": "i1", "duplicate": true}));
     input(&mut runner, "i2", "two\n").await;
-    until_output(&mut runner, "two\r\ntwo\r\n").await;
+    until_output_times(&mut runner, "two\r\n", 2).await;
     assert_eq!(output(&runner, "s").matches("one").count(), 2, "the echo and the answer");
     runner.restart(0).await;
     exited(&mut runner, "s").await;
@@ -101,7 +101,7 @@ async fn keys_are_recorded_by_lines() {
         let command = json!({"cmd": "run.stdin", "session_id": "s", "text": text, "actor": "cli"});
         runner.ok(command).await;
     }
-    until_output(&mut runner, "world\r\nworld\r\n").await;
+    until_output_times(&mut runner, "world\r\n", 2).await;
     let typed: Vec<Value> =
         inputs(&runner).into_iter().map(|record| record["text_redacted"].clone()).collect();
     assert_eq!(typed, ["hello\n", "world\n"]);

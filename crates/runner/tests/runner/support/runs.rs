@@ -48,9 +48,15 @@ pub(crate) fn output(runner: &RunnerFixture, session_id: &str) -> String {
 
 /// Waits until the run has written this.
 pub(crate) async fn until_output(runner: &mut RunnerFixture, wanted: &str) {
+    until_output_times(runner, wanted, 1).await;
+}
+
+/// Like `until_output`, for a text that comes several times: `cat` may answer long after the terminal's echo, so other
+/// lines may be between the two.
+pub(crate) async fn until_output_times(runner: &mut RunnerFixture, wanted: &str, times: usize) {
     let mut so_far = output(runner, "s");
     let mut at = runner.lines.len();
-    while !so_far.contains(wanted) {
+    while so_far.matches(wanted).count() < times {
         let line = runner.find(at, wanted, |line| line["event"] == "run.output").await;
         at = runner.lines.iter().position(|known| *known == line).unwrap() + 1;
         so_far = output(runner, "s");

@@ -3,7 +3,7 @@ use rusqlite::Connection;
 
 use super::types::InputClaim;
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::statements::{Column, changes, rows, run};
+use crate::sqlite::statements::{Column, changes, rows, run, value};
 
 /// Notes an input that is not known yet.
 pub(super) fn put(connection: &Connection, session_id: &str, input_id: &str) -> SqlResult<InputClaim> {
@@ -12,15 +12,16 @@ pub(super) fn put(connection: &Connection, session_id: &str, input_id: &str) -> 
         return Ok(InputClaim::New);
     }
     let sql = "SELECT is_settled FROM run_inputs WHERE session_id = ?1 AND input_id = ?2";
-    let is_settled =
-        connection.prepare_cached(sql)?.query_row([session_id, input_id], |row| row.get(0))?;
-    Ok(if is_settled { InputClaim::Settled } else { InputClaim::Begun })
+    Ok(if value(connection, sql, [session_id, input_id])? { InputClaim::Settled } else { InputClaim::Begun })
 }
 
 /// Notes that these inputs were written, together with what says so.
 pub(super) fn settle(connection: &Connection, session_id: &str, input_ids: &[String]) -> SqlResult<()> {
     let sql = "UPDATE run_inputs SET is_settled = 1 WHERE session_id = ?1 AND input_id = ?2";
-    input_ids.iter().try_for_each(|input_id| run(connection, sql, [session_id, input_id.as_str()]))
+    for input_id in input_ids {
+        run(connection, sql, [session_id, input_id.as_str()])?;
+    }
+    Ok(())
 }
 
 /// Forgets inputs that were noted and then not written after all.
