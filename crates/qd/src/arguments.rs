@@ -104,7 +104,10 @@ pub(crate) enum Command {
     Token(TokenArguments),
     Mcp(McpArguments),
     PiServer(Box<PiServerArguments>),
-    Doctor(Box<DoctorArguments>),
+    /// Check this machine: what is installed, what works, and how to fix what does not.
+    ///
+    /// Exits with 1 if an essential check fails.
+    Doctor(Box<ServerFlags>),
     Completions(CompletionsArguments),
     /// Supervise one agent process; started by the server only.
     #[command(hide = true, disable_help_flag = true)]
@@ -138,7 +141,14 @@ pub(crate) struct UpArguments {
     #[arg(long)]
     pub(crate) insecure_bind: bool,
     #[command(flatten)]
-    pub(crate) flags: UpFlags,
+    pub(crate) flags: ServerFlags,
+}
+
+/// All settings of a server.
+#[derive(Debug, Args)]
+pub(crate) struct ServerFlags {
+    #[command(flatten)]
+    pub(crate) up: UpFlags,
     #[command(flatten)]
     pub(crate) pi: PiFlags,
     #[command(flatten)]
@@ -190,8 +200,8 @@ pub(crate) struct RunArguments {
     /// Print only the text of the answer, without thinking and tools
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// With -- COMMAND: the name shown in lists, which also selects the rules that recognise the program's questions
-    /// (codex, claude, gemini…) [default: the program's name]
+    /// With -- COMMAND: show the program in lists under this name, which also selects the rules that recognise its
+    /// questions (codex, claude, gemini…) [default: the program's name]
     #[arg(long, value_name = "NAME", requires = "command")]
     pub(crate) tool: Option<String>,
     /// The prompt; `-` reads it from stdin
@@ -355,19 +365,6 @@ pub(crate) struct SearchArguments {
     /// Show at most this many results
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: u64,
-}
-
-/// Check this machine: what is installed, what works, and how to fix what does not.
-///
-/// Exits with 1 if an essential check fails.
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArguments {
-    #[command(flatten)]
-    pub(crate) flags: UpFlags,
-    #[command(flatten)]
-    pub(crate) pi: PiFlags,
-    #[command(flatten)]
-    pub(crate) runner: RunnerFlags,
 }
 
 /// Print a completion script for a shell.

@@ -1,10 +1,11 @@
 //! What a person reads when something fails: what kind, what happened, what to do next.
 
 use std::io;
+use std::path::Path;
 
 use qd_link::client::{AttachError, CallError, ConnectError};
 use qd_wire::rest::ErrorBody;
-use qd_wire::{CodedError, ErrorCode};
+use qd_wire::{CodedError, CommandResponse, ErrorCode};
 
 use crate::output::harmless;
 
@@ -95,6 +96,11 @@ impl CliError {
         CliError { kind: ErrorKind::Unreachable, message: message.into(), hint: None }
     }
 
+    /// A file cannot be read or written.
+    pub(crate) fn cannot(what: &str, path: &Path, error: &io::Error) -> CliError {
+        CliError::failed(format!("cannot {what} {}: {error}", path.display()))
+    }
+
     /// The program that was shown ended with this code.
     pub(crate) fn exited(code: u8, error: Option<String>) -> CliError {
         CliError { kind: ErrorKind::Exited(code), message: error.unwrap_or_default(), hint: None }
@@ -141,35 +147,41 @@ impl From<io::Error> for CliError {
     }
 }
 
+impl From<getrandom::Error> for CliError {
+    fn from(error: getrandom::Error) -> Self {
+        CliError::failed(format!("no randomness from the system: {error}"))
+    }
+}
+
 impl From<ConnectError> for CliError {
     fn from(error: ConnectError) -> Self {
-        let hint = match &error {
-            ConnectError::Unreachable { .. } => "start a server with `qd up`, or use another one with --url",
-            ConnectError::TimedOut { .. } => "the server may be busy or the network slow; retry",
-            ConnectError::Denied { status: 403, .. } => {
-                "the server does not accept this Host or Origin; see `allowed_hosts` in `qd up --help`"
+        const TOKEN_HINT: &str = "pass a valid token with --token or QD_TOKEN; the owner's is in the file \
+                                  `owner-token` of the server's data directory";
+        const ADDRESS_HINT: &str = "give the server's address as --url http://127.0.0.1:7433";
+        let (kind, hint) = match &error {
+            ConnectError::Unreachable { .. } => {
+                (ErrorKind::Unreachable, "start a server with `qd up`, or use another one with --url")
             }
-            ConnectError::Untrusted { .. } => {
-                "give the server's fingerprint with --fingerprint or QD_FINGERPRINT; `qd up` prints it when it starts"
+            ConnectError::TimedOut { .. } => {
+                (ErrorKind::Unreachable, "the server may be busy or the network slow; retry")
             }
-            ConnectError::Denied { .. } | ConnectError::BadToken => {
-                "pass a valid token with --token or QD_TOKEN; the owner's is in the file `owner-token` of the \
-                 server's data directory"
-            }
-            ConnectError::BadUrl { .. } | ConnectError::NotQuarterdeck { .. } => {
-                "give the server's address as --url http://127.0.0.1:7433"
-            }
-        };
-        let kind = match &error {
-            ConnectError::BadUrl { .. } => ErrorKind::Usage,
-            ConnectError::Denied { body, .. } => {
+            ConnectError::NotQuarterdeck { .. } => (ErrorKind::Unreachable, ADDRESS_HINT),
+            ConnectError::BadUrl { .. } => (ErrorKind::Usage, ADDRESS_HINT),
+            ConnectError::BadToken => (ErrorKind::Refused, TOKEN_HINT),
+            ConnectError::Untrusted { .. } => (
+                ErrorKind::Refused,
+                "give the server's fingerprint with --fingerprint or QD_FINGERPRINT; `qd up` prints it when it starts",
+            ),
+            ConnectError::Denied { status, body } => {
                 let body = serde_json::from_str::<ErrorBody>(body);
-                ErrorKind::refused(body.ok().and_then(|body| body.code))
+                let hint = match status {
+                    403 => {
+                        "the server does not accept this Host or Origin; see `allowed_hosts` in `qd up --help`"
+                    }
+                    _ => TOKEN_HINT,
+                };
+                (ErrorKind::refused(body.ok().and_then(|body| body.code)), hint)
             }
-            ConnectError::BadToken | ConnectError::Untrusted { .. } => ErrorKind::Refused,
-            ConnectError::Unreachable { .. }
-            | ConnectError::TimedOut { .. }
-            | ConnectError::NotQuarterdeck { .. } => ErrorKind::Unreachable,
         };
         let message = match &error {
             // What the server says there is for programs; the hint is for people.
@@ -185,12 +197,12 @@ impl From<CallError> for CliError {
         match error {
             CallError::Closed(_) => CliError::unreachable(error.to_string())
                 .hint("the command may or may not have taken effect; check with `qd ls` and `qd logs`"),
-            CallError::TooManyPending => refusal(ErrorCode::TooManyInFlight.with(error.to_string())),
+            CallError::TooManyPending => refusal(ErrorCode::TooManyInFlight.with(error.to_string()), None),
             CallError::Encode(_) => CliError::failed(error.to_string()),
             CallError::Decode(_) => CliError::failed(error.to_string())
                 .hint("the server may have another version; compare `qd --version` with `qd doctor`"),
             CallError::Refused(response) => match response.failed() {
-                Some(error) => refusal(error),
+                Some(error) => refusal(error, None),
                 None => CliError::failed("the command failed without an error message"),
             },
         }
@@ -206,46 +218,42 @@ impl From<AttachError> for CliError {
     }
 }
 
-/// A refusal of the server in the words of the command line, with what helps in the cases we know.
-pub(crate) fn refusal(error: CodedError) -> CliError {
-    let CodedError { code, message, .. } = error;
-    // The sentence after the first part speaks of commands and fields of the protocol, which nobody types.
-    let first = |end: char| message.split(end).next().unwrap_or(&message).to_owned();
-    let (text, hint) = match code {
-        ErrorCode::AgentBusy => (
-            "The agent is working.".to_owned(),
-            Some(
-                "add --steer (read before the agent's next step) or --follow-up (read when its turn is done)"
-                    .to_owned(),
-            ),
-        ),
-        ErrorCode::SessionClosed => {
-            let text = first(';');
-            let session_id = text.split('\'').nth(1).unwrap_or("ID");
-            (text.clone(), Some(format!("reopen it: qd restart {session_id}")))
-        }
-        ErrorCode::RunnerNotFound => (first(';'), Some("`qd runner list` shows the runners".to_owned())),
-        ErrorCode::RunnerOffline => (
-            first(';'),
-            Some(
-                "start it there (`qd runner start`); `qd run` and `qd send` can wait for it: --wait SECONDS"
-                    .to_owned(),
-            ),
-        ),
-        code => (message.replace("session.restart", "`qd restart`"), hint(code).map(str::to_owned)),
-    };
-    CliError { kind: ErrorKind::Coded(code), message: text, hint }
+/// What a session answers that refuses a command. The answer does not name the session, but whoever asked knows it.
+pub(crate) fn session_refusal(session_id: &str, response: CommandResponse) -> CliError {
+    match response.failed() {
+        Some(error) => refusal(error, Some(session_id)),
+        None => CallError::Refused(Box::new(response)).into(),
+    }
 }
 
-fn hint(code: ErrorCode) -> Option<&'static str> {
-    match code {
-        ErrorCode::HarnessNotFound => {
-            Some("`qd doctor` shows which agents are ready, and one that needs nothing installed")
+/// A refusal of the server in the words of the command line, with what helps in the cases we know.
+pub(crate) fn refusal(error: CodedError, session_id: Option<&str>) -> CliError {
+    let CodedError { code, message, .. } = error;
+    // The sentence after the first part speaks of commands and fields of the protocol, which nobody types.
+    let message = match code {
+        ErrorCode::AgentBusy => "The agent is working.".to_owned(),
+        ErrorCode::SessionClosed | ErrorCode::RunnerNotFound | ErrorCode::RunnerOffline => {
+            message.split(';').next().unwrap_or(&message).to_owned()
         }
-        ErrorCode::SessionNotFound => Some("`qd ls` shows the sessions"),
-        ErrorCode::QuestionAnswered => Some("somebody else answered first; `qd ls` shows open questions"),
-        _ => None,
-    }
+        _ => message.replace("session.restart", "`qd restart`"),
+    };
+    let hint = match code {
+        ErrorCode::AgentBusy => {
+            "add --steer (read before the agent's next step) or --follow-up (read when its turn is done)"
+        }
+        ErrorCode::SessionClosed => &format!("reopen it: qd restart {}", session_id.unwrap_or("ID")),
+        ErrorCode::RunnerNotFound => "`qd runner list` shows the runners",
+        ErrorCode::RunnerOffline => {
+            "start it there (`qd runner start`); `qd run` and `qd send` can wait for it: --wait SECONDS"
+        }
+        ErrorCode::HarnessNotFound => {
+            "`qd doctor` shows which agents are ready, and one that needs nothing installed"
+        }
+        ErrorCode::SessionNotFound => "`qd ls` shows the sessions",
+        ErrorCode::QuestionAnswered => "somebody else answered first; `qd ls` shows open questions",
+        _ => return CliError { kind: ErrorKind::Coded(code), message, hint: None },
+    };
+    CliError { kind: ErrorKind::Coded(code), message, hint: None }.hint(hint)
 }
 
 #[cfg(test)]
@@ -277,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_refusal_gets_the_hint_that_fits() {
-        let refusal = |code: ErrorCode, text: &str| super::refusal(code.with(text));
+        let refusal = |code: ErrorCode, text: &str| super::refusal(code.with(text), Some("s1"));
         let busy =
             refusal(ErrorCode::AgentBusy, "The agent is working. Set streaming_behavior to \"steer\".");
         assert_eq!(busy.message, "The agent is working.");
@@ -304,7 +312,7 @@ mod tests {
     fn words_of_a_server_cannot_steer_the_terminal() {
         let denied = ConnectError::Denied { status: 403, body: "no\u{1b}[2J\u{202e}".into() };
         let closed = CallError::Closed("bye\u{1b}]0;x\u{7}".into());
-        let refused: qd_wire::CommandResponse = serde_json::from_value(serde_json::json!({"event":"response",
+        let refused: CommandResponse = serde_json::from_value(serde_json::json!({"event":"response",
             "session_id":"s","runner_id":"r","ts":1,"id":"1","cmd":"prompt","success":false,"error":"\u{1b}[2J"}))
         .unwrap();
         let refused = CallError::Refused(Box::new(refused));

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
-use arguments::{Cli, Command, DoctorArguments, PiServerArguments, UpArguments};
+use arguments::{Cli, Command, PiServerArguments, ServerFlags, UpArguments};
 use commands::{doctor, mcp, people, services, sessions, shims};
 use error::{CliError, ErrorKind, Result};
 use output::Output;
@@ -71,11 +71,14 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<()> {
         Ok(settings)
     };
     if local && !talks_to_sessions(&command) {
-        return Err(CliError::usage("--local is for commands that talk to sessions of this machine"));
+        return Err(CliError::usage(
+            "--local applies only to commands that talk to sessions of this machine",
+        )
+        .hint("omit --local"));
     }
     match command {
         Command::Up(arguments) => {
-            let UpArguments { ready_json, insecure_bind, flags: up, pi, runner } = *arguments;
+            let UpArguments { ready_json, insecure_bind, flags: ServerFlags { up, pi, runner } } = *arguments;
             let settings = settings(Flags { up, pi, runner, ..Flags::default() })?;
             up::run(&settings, environment, output, up::UpMode { ready_json, insecure_bind })
         }
@@ -90,7 +93,7 @@ fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<()> {
             runner::run(&settings, environment, output, command)
         }
         Command::Doctor(arguments) => {
-            let DoctorArguments { flags: up, pi, runner } = *arguments;
+            let ServerFlags { up, pi, runner } = *arguments;
             let settings = settings(Flags { up, pi, runner, ..Flags::default() })?;
             block_on(doctor::run(&settings, output))
         }

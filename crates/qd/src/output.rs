@@ -13,6 +13,15 @@ use crate::error::{CliError, Result};
 use crate::settings::Environment;
 use render::Renderer;
 
+/// A method of `Style` for each name, with the number that terminals know it by.
+macro_rules! styles {
+    ($($name:ident $code:literal),*) => { $(
+        pub(crate) fn $name(self, text: &str) -> String {
+            self.wrap($code, text)
+        }
+    )* };
+}
+
 /// Colours and weights, or nothing of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
@@ -24,25 +33,7 @@ impl Style {
     #[cfg(test)]
     pub(crate) const COLOUR: Style = Style { colour: true };
 
-    pub(crate) fn dim(self, text: &str) -> String {
-        self.wrap("2", text)
-    }
-
-    pub(crate) fn bold(self, text: &str) -> String {
-        self.wrap("1", text)
-    }
-
-    pub(crate) fn red(self, text: &str) -> String {
-        self.wrap("31", text)
-    }
-
-    pub(crate) fn green(self, text: &str) -> String {
-        self.wrap("32", text)
-    }
-
-    pub(crate) fn yellow(self, text: &str) -> String {
-        self.wrap("33", text)
-    }
+    styles! { dim "2", bold "1", red "31", green "32", yellow "33" }
 
     fn wrap(self, code: &str, text: &str) -> String {
         if self.colour && !text.is_empty() {
@@ -198,6 +189,11 @@ pub(crate) fn age(now_ms: i64, then_ms: i64) -> String {
         3600..86_400 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
+}
+
+/// The same as people say it; `never` for what has not been.
+pub(crate) fn ago(now_ms: i64, then_ms: impl Into<Option<i64>>) -> String {
+    then_ms.into().map_or_else(|| "never".to_owned(), |then_ms| format!("{} ago", age(now_ms, then_ms)))
 }
 
 #[cfg(test)]

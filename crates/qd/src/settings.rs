@@ -20,6 +20,8 @@ use crate::error::Result;
 pub(crate) use harness::HarnessCommands;
 #[cfg(test)]
 pub(crate) use harness::command_settings;
+#[cfg(test)]
+pub(crate) use load::test_settings;
 pub(crate) use load::{Environment, checked_runner_id, load, runner_id_of_hostname};
 pub(crate) use values::{
     HostList, LogLevel, OnOff, PathList, Resume, RoleList, RunnerSocket, SecondsOrOff, Tls, Words,
@@ -152,81 +154,81 @@ settings! {
     // name: type, flag, environment, value, default, help
     everywhere {
         data_dir: PathBuf, "data-dir", "QD_DATA_DIR", "DIR", "$XDG_DATA_HOME/qd",
-            "Directory for all server data: databases, token, sessions";
+            "Store all server data in this directory: databases, token, sessions";
         url: String, "url", "QD_URL", "URL", "the server running on the data directory",
-            "Address of the server to talk to";
+            "Talk to the server at this address";
         token: String, "token", "QD_TOKEN", "TOKEN", "the owner token in the data directory",
-            "Token for that server";
+            "Authenticate to that server with this token";
         fingerprint: String, "fingerprint", "QD_FINGERPRINT", "HEX", "trust the system's certificate authorities",
             "Trust only the certificate with this SHA-256 fingerprint, as printed by `qd up`";
         runner_socket: RunnerSocket, "runner-socket", "QD_RUNNER_SOCKET", "PATH", "$XDG_RUNTIME_DIR/qd-runner.sock",
-            "Socket on which this machine's runner accepts local commands; off disables it";
+            "Accept local commands for this machine's runner on this socket; off disables it";
         log_level: LogLevel, "log-level", "QD_LOG_LEVEL", "LEVEL", "warn",
-            "Log level on stderr: off, error, warn, info, debug, trace";
+            "Log to stderr at this level: off, error, warn, info, debug, trace";
         log_file: PathBuf, "log-file", "QD_LOG_FILE", "FILE", "none",
             "Also write the log to this file; users with the manage permission can then read its end remotely";
     }
     up {
         listen: String, "listen", "QD_LISTEN", "ADDRESS", "127.0.0.1:7433",
-            "Address and port to listen on; port 0 picks a free one";
+            "Listen on this address and port; port 0 picks a free one";
         tls: Tls, "tls", "QD_TLS", "WHEN", "auto",
             "Use TLS: on, off, or auto (when other machines can reach the address)";
         tls_cert: PathBuf, "tls-cert", "QD_TLS_CERT", "FILE", "self-signed, created at the first start",
-            "Certificate with its chain, PEM";
+            "Use this certificate with its chain, PEM";
         tls_key: PathBuf, "tls-key", "QD_TLS_KEY", "FILE", "the key of the self-signed certificate",
-            "Private key of the certificate, PEM";
+            "Use this private key of the certificate, PEM";
         allowed_hosts: HostList, "allowed-hosts", "QD_ALLOWED_HOSTS", "HOSTS", "none",
-            "Additional host names accepted in Host and Origin headers, separated by commas";
+            "Accept these host names too in Host and Origin headers, separated by commas";
         runner_timeout: u64, "runner-timeout", "QD_RUNNER_TIMEOUT", "SECONDS", "30",
             "Show a runner as unhealthy after this many seconds of silence";
         runner_id: String, "runner-id", "QD_RUNNER_ID", "NAME", "local",
-            "Name of this machine in lists";
+            "Show this machine in lists under this name";
         login_hours: u64, "login-hours", "QD_LOGIN_HOURS", "HOURS", "720",
             "Sign browsers out after this many hours without use";
         audit_days: u64, "audit-days", "QD_AUDIT_DAYS", "DAYS", "90",
             "Keep the audit log for this many days; 0 keeps it forever";
         push_contact: String, "push-contact", "QD_PUSH_CONTACT", "URL", "mailto:admin@localhost",
-            "Contact address given to browser push services: mailto:… or https://…";
+            "Give this contact address to browser push services: mailto:… or https://…";
         push_done_seconds: u64, "push-done-seconds", "QD_PUSH_DONE_SECONDS", "SECONDS", "30",
             "Notify about the end of a turn only if it took at least this long";
         push_loopback: OnOff, "push-loopback", "QD_PUSH_LOOPBACK", "WHETHER", "off",
             "Allow push services on this machine over plain HTTP; for tests";
         pi_server_port: u16, "pi-server-port", "QD_PI_SERVER_PORT", "PORT", "none; clients use /ws/pi",
-            "Additional port for clients of the pi-server protocol, at the address of --listen; 0 picks a free one";
+            "Serve clients of the pi-server protocol on this port too, at the address of --listen; 0 picks a free one";
     }
     pi {
         pi_rate_per_minute: u32, "pi-rate-per-minute", "QD_PI_RATE_PER_MINUTE", "COUNT", "100",
-            "Commands per minute for each client and session; 0 for no limit";
+            "Accept this many commands per minute from each client for each session; 0 for no limit";
         pi_global_rate_per_minute: u32, "pi-global-rate-per-minute", "QD_PI_GLOBAL_RATE_PER_MINUTE", "COUNT", "1000",
-            "Commands per minute for each client in total; 0 for no limit";
+            "Accept this many commands per minute from each client in total; 0 for no limit";
         pi_ui_rate_per_minute: u32, "pi-ui-rate-per-minute", "QD_PI_UI_RATE_PER_MINUTE", "COUNT", "60",
-            "Dialog answers per minute for each client and session; 0 for no limit";
+            "Accept this many dialog answers per minute from each client for each session; 0 for no limit";
         pi_message_bytes_max: u64, "pi-message-bytes-max", "QD_PI_MESSAGE_BYTES_MAX", "BYTES", "10485760",
-            "Maximum size of a message from a client";
+            "Refuse messages from clients that are larger than this";
         pi_connections_max: u64, "pi-connections-max", "QD_PI_CONNECTIONS_MAX", "COUNT", "1000",
-            "Maximum number of connections";
+            "Accept at most this many connections";
         pi_sessions_max: u64, "pi-sessions-max", "QD_PI_SESSIONS_MAX", "COUNT", "100",
-            "Maximum number of open sessions; more create_session and load_session commands are refused";
+            "Allow at most this many open sessions; more create_session and load_session commands are refused";
         pi_pending_max: u64, "pi-pending-max", "QD_PI_PENDING_MAX", "COUNT", "100",
-            "Maximum number of unanswered commands per connection";
+            "Accept at most this many unanswered commands per connection";
         pi_in_flight_max: u64, "pi-in-flight-max", "QD_PI_IN_FLIGHT_MAX", "COUNT", "10000",
-            "Maximum number of unanswered commands of all clients";
+            "Accept at most this many unanswered commands of all clients";
         pi_in_flight_per_principal_max: u64, "pi-in-flight-per-principal-max", "QD_PI_IN_FLIGHT_PER_PRINCIPAL_MAX", "COUNT", "5000",
-            "Maximum number of unanswered commands per token, so that one client cannot block the others";
+            "Accept at most this many unanswered commands per token, so that one client cannot block the others";
         pi_outcomes_max: u64, "pi-outcomes-max", "QD_PI_OUTCOMES_MAX", "COUNT", "10000",
-            "Number of stored outcomes; a repeated command is answered from them instead of running again";
+            "Store this many outcomes; a repeated command is answered from them instead of running again";
         pi_outcome_bytes_max: u64, "pi-outcome-bytes-max", "QD_PI_OUTCOME_BYTES_MAX", "BYTES", "67108864",
-            "Total size of stored outcomes";
+            "Store outcomes of at most this size in total";
         pi_idempotency_minutes: u64, "pi-idempotency-minutes", "QD_PI_IDEMPOTENCY_MINUTES", "MINUTES", "10",
             "Remember an idempotencyKey for this long";
         pi_dependency_wait_seconds: u64, "pi-dependency-wait-seconds", "QD_PI_DEPENDENCY_WAIT_SECONDS", "SECONDS", "30",
             "Let a command wait this long for the commands in its dependsOn";
         pi_work_timeout_seconds: u64, "pi-work-timeout-seconds", "QD_PI_WORK_TIMEOUT_SECONDS", "SECONDS", "300",
-            "Time limit for bash and compact; other work has none";
+            "Limit bash and compact to this time; other work has no limit";
         pi_read_timeout_seconds: u64, "pi-read-timeout-seconds", "QD_PI_READ_TIMEOUT_SECONDS", "SECONDS", "30",
-            "Time limit for reads, aborts and dialog answers";
+            "Limit reads, aborts and dialog answers to this time";
         pi_backlog_bytes_max: u64, "pi-backlog-bytes-max", "QD_PI_BACKLOG_BYTES_MAX", "BYTES", "1048576",
-            "Data queued for a slow client before events are skipped; the client is told about the gap";
+            "Queue this much data for a slow client before events are skipped; the client is told about the gap";
     }
     pi_switches {
         insecure_no_auth, "insecure-no-auth", "QD_INSECURE_NO_AUTH",
@@ -234,9 +236,9 @@ settings! {
     }
     runner {
         workspace_roots: PathList, "workspace-roots", "QD_WORKSPACE_ROOTS", "DIRS", "the home directory",
-            "Directories whose files can be used without a session, separated by colons";
+            "Allow the files of these directories to be used without a session; separated by colons";
         gate_skip_roles: RoleList, "gate-skip-roles", "QD_GATE_SKIP_ROLES", "ROLES", "owner",
-            "Roles that change files and run shell commands without approval: viewer, operator, owner, separated by commas, or none";
+            "Let these roles change files and run shell commands without approval: viewer, operator, owner, separated by commas, or none";
         gate_timeout_minutes: u64, "gate-timeout-minutes", "QD_GATE_TIMEOUT_MINUTES", "MINUTES", "0",
             "Let a call wait this long for approval; 0 for no limit";
         run_kill_seconds: u64, "run-kill-seconds", "QD_RUN_KILL_SECONDS", "SECONDS", "5",
@@ -244,11 +246,11 @@ settings! {
         terminal_idle_minutes: u64, "terminal-idle-minutes", "QD_TERMINAL_IDLE_MINUTES", "MINUTES", "720",
             "Close a terminal without input and output after this long; 0 for never";
         max_sessions: u64, "max-sessions", "QD_MAX_SESSIONS", "COUNT", "1000",
-            "Maximum number of open sessions";
+            "Allow at most this many open sessions";
         spool_max_mib: u64, "spool-max-mib", "QD_SPOOL_MAX_MIB", "MIB", "256",
-            "Disk space for records while the hub is unreachable; when it is full, new prompts are refused";
+            "Use this much disk space for records while the hub is unreachable; when it is full, new prompts are refused";
         resume: Resume, "resume", "QD_RESUME", "WHEN", "on-use",
-            "When to restart agents after a restart of the server: on-use (with the next prompt) or at-start";
+            "Restart agents after a restart of the server: on-use (with the next prompt) or at-start";
         hang_warning: u64, "hang-warning", "QD_HANG_WARNING", "SECONDS", "30",
             "Warn when a working agent is silent for this long";
         hang_restart: SecondsOrOff, "hang-restart", "QD_HANG_RESTART", "SECONDS", "off",

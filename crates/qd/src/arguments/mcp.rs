@@ -13,13 +13,13 @@ Examples:
   qd mcp --session s1                         for an agent that was started elsewhere
   qd mcp --local                              talk to the local runner, without a hub")]
 pub(crate) struct McpArguments {
-    /// The session id, or a unique prefix of it [default: $QD_SESSION_ID]
+    /// Work in this session (an id or a unique prefix) [default: $QD_SESSION_ID]
     #[arg(short, long, value_name = "ID")]
     pub(crate) session: Option<String>,
     /// Use this absolute directory on a machine instead of a session; changes cannot be approved then
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub(crate) root: Option<String>,
-    /// The machine that has --root, as named by `qd runner list`
+    /// Use --root on the machine with this name, as shown by `qd runner list`
     #[arg(long, value_name = "NAME", requires = "root")]
     pub(crate) runner: Option<String>,
 }

@@ -43,7 +43,7 @@ pub(crate) enum RunnerCommand {
 /// fingerprint of the hub's certificate, so the other machine can verify the hub.
 #[derive(Debug, Args)]
 pub(crate) struct InviteArguments {
-    /// The address at which the other machine reaches the hub [default: detected]
+    /// Give the other machine this address of the hub [default: detected]
     #[arg(long, value_name = "URL")]
     pub(crate) at: Option<String>,
 }
@@ -61,10 +61,10 @@ pub(crate) struct JoinArguments {
     /// The address of the hub
     #[arg(value_name = "URL")]
     pub(crate) hub: String,
-    /// The code that `qd runner invite` printed [env: QD_RUNNER_CODE] [default: read from stdin]
+    /// Join with this code, which `qd runner invite` printed [env: QD_RUNNER_CODE] [default: read from stdin]
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) code: Option<String>,
-    /// The name of this machine in lists [default: its previous name, else its hostname]
+    /// Show this machine in lists under this name [default: its previous name, else its hostname]
     #[arg(long, value_name = "RUNNER_ID")]
     pub(crate) name: Option<String>,
     /// Join without starting; start later with `qd runner start`
@@ -90,17 +90,17 @@ Examples:
   qd runner start
   qd runner start --protocol run --server https://relay.example --host-id desk --host-token-file ~/token")]
 pub(crate) struct StartArguments {
-    /// The protocol to use: `hub` for the hub this machine has joined, `run` for a third-party server that speaks the
+    /// Use this protocol: `hub` for the hub this machine has joined, `run` for a third-party server that speaks the
     /// run protocol
     #[arg(long, value_enum, value_name = "PROTOCOL", default_value_t = Protocol::Hub)]
     pub(crate) protocol: Protocol,
-    /// With --protocol run: the address of the server
+    /// With --protocol run: connect to the server at this address
     #[arg(long, value_name = "URL", required_if_eq("protocol", "run"))]
     pub(crate) server: Option<String>,
-    /// With --protocol run: the name of this machine there [default: its hostname]
+    /// With --protocol run: use this name for this machine there [default: its hostname]
     #[arg(long, value_name = "HOST_ID")]
     pub(crate) host_id: Option<String>,
-    /// With --protocol run: the file with this machine's token; created with a new token if it does not exist
+    /// With --protocol run: read this machine's token from this file; it is created with a new token if it does not exist
     #[arg(long, value_name = "FILE", required_if_eq("protocol", "run"))]
     pub(crate) host_token_file: Option<std::path::PathBuf>,
     /// With --protocol run: connect to a server on another machine without encryption

@@ -13,7 +13,7 @@ pub(crate) struct ServiceTarget {
     /// Use this absolute directory on a machine instead of a session
     #[arg(long, value_name = "DIR", conflicts_with = "session", global = true)]
     pub(crate) root: Option<String>,
-    /// The machine that has --root, as named by `qd runner list`
+    /// Use --root on the machine with this name, as shown by `qd runner list`
     #[arg(long, value_name = "NAME", requires = "root", global = true)]
     pub(crate) runner: Option<String>,
 }
@@ -241,7 +241,7 @@ Examples:
   qd shims install codex claude
   qd shims remove")]
 pub(crate) struct ShimsArguments {
-    /// The directory of the scripts [default: shims in the data directory]
+    /// Keep the scripts in this directory [default: shims in the data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) directory: Option<PathBuf>,
     #[command(subcommand)]

@@ -156,6 +156,17 @@ pub(crate) async fn connect(settings: &Settings, output: &Output) -> Result<Conn
     }
 }
 
+/// Connects as [`connect`] does, and finds the session that a person means by `name`, or the newest one.
+pub(crate) async fn connect_to(
+    settings: &Settings,
+    output: &Output,
+    name: Option<&str>,
+) -> Result<(Connection, String)> {
+    let connection = connect(settings, output).await?;
+    let session_id = connection.resolve_session(name).await?;
+    Ok((connection, session_id))
+}
+
 /// Connects to the hub, and to nothing else.
 pub(crate) async fn connect_hub(settings: &Settings) -> Result<Connection> {
     let options = locate(settings)?;

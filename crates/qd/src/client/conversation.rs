@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::client::sessions::is_busy;
 use crate::clock;
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Result, session_refusal};
 use crate::output::render::Renderer;
 use crate::output::{Output, harmless};
 use open_questions::{AskingMode, OpenQuestions, TypedAnswer};
@@ -94,9 +94,7 @@ enum ConversationWake {
 
 impl<'a> Conversation<'a> {
     pub(crate) fn new(output: &'a Output, attachment: Attachment, options: FollowOptions) -> Result<Self> {
-        let client_name = clock::random_hex(6)
-            .map(|random| format!("cli-{random}"))
-            .map_err(|error| CliError::failed(format!("no randomness from the system: {error}")))?;
+        let client_name = format!("cli-{}", clock::random_hex(6)?);
         let renderer = output.renderer().quiet(options.quiet);
         // What a person typed stands on the terminal already; what a pipe said does not.
         let typed = options.interactive || options.one_turn;
@@ -334,13 +332,11 @@ impl<'a> Conversation<'a> {
         if purpose == CallPurpose::Prompt {
             self.unread = self.unread.saturating_sub(1);
         }
-        let error = CliError::from(CallError::Refused(Box::new(response)));
-        match purpose {
-            CallPurpose::Prompt if self.options.one_turn => return Err(error),
-            CallPurpose::Prompt | CallPurpose::Abort | CallPurpose::Answer => {
-                self.notice_text(&error.to_human())
-            }
+        let error = session_refusal(self.attachment.session_id(), response);
+        if purpose == CallPurpose::Prompt && self.options.one_turn {
+            return Err(error);
         }
+        self.notice_text(&error.to_human());
         if purpose == CallPurpose::Prompt && !self.turn_seen {
             self.busy = false;
             self.end_with_input();
@@ -415,11 +411,10 @@ impl<'a> Conversation<'a> {
 
     fn send(&mut self, purpose: CallPurpose, request: ClientRequest) {
         let Some(client) = self.attachment.client().cloned() else {
-            match purpose {
-                CallPurpose::Prompt => self.unanswered.push((purpose, request)),
-                CallPurpose::Abort | CallPurpose::Answer => {
-                    self.notice("not sent: the connection is lost at the moment")
-                }
+            if purpose == CallPurpose::Prompt {
+                self.unanswered.push((purpose, request));
+            } else {
+                self.notice("not sent: the connection is lost at the moment");
             }
             return;
         };

@@ -44,10 +44,9 @@ pub(crate) fn question_text(request: &InputRequest, style: Style) -> String {
             }
         }
         InputRequest::Confirm { message, .. } => text.push_str(&indented(message)),
-        InputRequest::Input { placeholder, .. } => {
-            text.push_str(&indented(placeholder.as_deref().unwrap_or("")))
+        InputRequest::Input { placeholder: below, .. } | InputRequest::Editor { prefill: below, .. } => {
+            text.push_str(&indented(below.as_deref().unwrap_or("")));
         }
-        InputRequest::Editor { prefill, .. } => text.push_str(&indented(prefill.as_deref().unwrap_or(""))),
         InputRequest::Interview { questions, .. } => text.push_str(&form::form_text(questions)),
         InputRequest::Permission { description, metadata, .. } => {
             text.push_str(&indented(description.as_deref().unwrap_or("")));
@@ -254,11 +253,8 @@ mod tests {
             (&input, "Ada", json!({"request_id":"q1","value":"Ada"})),
         ];
         for (request, line, answer) in cases {
-            assert_eq!(
-                serde_json::to_value(read_typed_answer(request, line).unwrap()).unwrap(),
-                answer,
-                "{line}"
-            );
+            let read = read_typed_answer(request, line).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), answer, "{line}");
         }
         for (request, line) in [(&confirm, "maybe"), (&select(), "gr"), (&select(), "4"), (&select(), "")] {
             assert!(read_typed_answer(request, line).is_err(), "{line}");

@@ -108,7 +108,7 @@ impl HttpRefusal {
                 hint: Some("pass a valid token with --token or QD_TOKEN".to_owned()),
             },
             (403, code) => CliError { kind: ErrorKind::refused(code), message: self.reason, hint: None },
-            (_, Some(code)) => refusal(code.with(self.reason)),
+            (_, Some(code)) => refusal(code.with(self.reason), None),
             (_, None) => CliError::failed(self.reason),
         }
     }

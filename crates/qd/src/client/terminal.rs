@@ -7,11 +7,11 @@ mod raw_mode;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use qd_link::client::{Attachment, AttachmentUpdate, CallError, ClientRequest, Frame, MuxClient};
+use qd_link::client::{Attachment, AttachmentUpdate, CallError, ClientRequest, MuxClient};
 use qd_wire::ErrorCode;
 use qd_wire::data::{AttachData, Resume};
 use qd_wire::run::{RunResizeParams, RunStdinParams};
-use qd_wire::{Command, Event, EventEnvelope, EventPayload};
+use qd_wire::{Command, Event, EventPayload};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -154,7 +154,7 @@ impl TerminalView<'_> {
             AttachmentUpdate::Attached(attach) => self.attached(&attach),
             AttachmentUpdate::Event { event, frame } => {
                 if self.output.json {
-                    return self.json_event(&event, frame.as_ref());
+                    self.output.event_line(&event, frame.as_ref())?;
                 }
                 match event.payload {
                     EventPayload::Known(event) => self.event(event),
@@ -173,23 +173,6 @@ impl TerminalView<'_> {
         }
     }
 
-    /// The event as the server sent it; the end of the program is the end of us too.
-    fn json_event(&mut self, event: &EventEnvelope, frame: Option<&Frame>) -> Result<()> {
-        self.output.event_line(event, frame)?;
-        match &event.payload {
-            EventPayload::Known(Event::RunExited { exit_code, signal, error }) => {
-                self.ending = Some(TerminalEnd::Exited {
-                    exit_code: *exit_code,
-                    signal: *signal,
-                    error: error.clone(),
-                });
-            }
-            EventPayload::Known(Event::SessionClosed { .. }) => self.ending = Some(TerminalEnd::Gone),
-            EventPayload::Known(_) | EventPayload::Other(_) => {}
-        }
-        Ok(())
-    }
-
     fn attached(&mut self, attach: &AttachData) -> Result<()> {
         if std::mem::take(&mut self.is_lost) && !self.is_terminal {
             self.note("reconnected");
@@ -201,9 +184,8 @@ impl TerminalView<'_> {
                 // What the person had on the screen stays among the lines above.
                 write_terminal("\n".repeat(usize::from(terminal.rows)).as_bytes())?;
                 write_terminal(CLEAR)?;
-                write_terminal(terminal.scrollback.as_bytes())?;
-                write_terminal(terminal.screen.as_bytes())?;
-            } else if !self.output.json {
+            }
+            if !self.output.json {
                 write_terminal(terminal.scrollback.as_bytes())?;
                 write_terminal(terminal.screen.as_bytes())?;
             }
@@ -219,7 +201,8 @@ impl TerminalView<'_> {
 
     fn event(&mut self, event: Event) -> Result<()> {
         match event {
-            Event::RunOutput { text, .. } => {
+            // With `--json` the event has been printed as the server sent it.
+            Event::RunOutput { text, .. } if !self.output.json => {
                 write_terminal(text.as_bytes())?;
                 self.is_alternate = is_alternate_after(&text).unwrap_or(self.is_alternate);
             }

@@ -11,11 +11,10 @@ pub(crate) mod search;
 
 use std::io::Read;
 
-use qd_link::client::{CallError, ClientRequest, MuxClient};
-use qd_wire::mux::{Channel, ClientFrame};
+use qd_link::client::{ClientRequest, MuxClient};
 use qd_wire::{Command, CommandResponse};
 
-use crate::error::{CliError, Result};
+use crate::error::{CliError, Result, session_refusal};
 
 /// The longest text read from stdin.
 const STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -36,34 +35,21 @@ fn prompt_text(words: &[String]) -> Result<String> {
     Ok(text)
 }
 
-/// Calls, and makes an answer without success an error.
-async fn call(client: &MuxClient, request: &ClientRequest) -> Result<CommandResponse> {
-    succeeded(client.call(request).await?)
+/// Calls a session, and makes an answer without success an error.
+async fn call(client: &MuxClient, session_id: &str, command: Command) -> Result<CommandResponse> {
+    let request = ClientRequest::session(session_id, command);
+    succeeded(session_id, client.call(&request).await?)
 }
 
 /// An answer without success is an error.
-fn succeeded(response: CommandResponse) -> Result<CommandResponse> {
-    if response.success { Ok(response) } else { Err(CallError::Refused(Box::new(response)).into()) }
+fn succeeded(session_id: &str, response: CommandResponse) -> Result<CommandResponse> {
+    if response.success { Ok(response) } else { Err(session_refusal(session_id, response)) }
 }
 
-/// A command that may wait for a runner that is away, for so many seconds.
-fn waiting_frame(session_id: Option<&str>, command: Command, wait: Option<u64>) -> ClientFrame {
-    ClientFrame {
-        channel: Channel::Agent,
-        id: None,
-        session_id: session_id.map(str::to_owned),
-        runner_id: None,
-        idempotency_key: None,
-        depends_on: None,
-        if_session_version: None,
-        wait: wait.map(|_| true),
-        wait_ms: wait.map(|seconds| seconds.saturating_mul(1000)),
-        command,
+/// Lets a command wait for a runner that is away, for so many seconds.
+fn waiting(request: ClientRequest, seconds: Option<u64>) -> ClientRequest {
+    match seconds {
+        Some(seconds) => request.wait(Some(seconds.saturating_mul(1000))),
+        None => request,
     }
-}
-
-/// Sends such a command; an answer without success is an error.
-async fn call_frame(client: &MuxClient, frame: &ClientFrame) -> Result<CommandResponse> {
-    let value = serde_json::to_value(frame).map_err(CallError::Encode)?;
-    succeeded(client.call_value(value).await?)
 }

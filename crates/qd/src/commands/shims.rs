@@ -38,7 +38,8 @@ fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<()> {
         if tool.is_empty()
             || !tool.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
         {
-            return Err(CliError::usage(format!("'{tool}' is not the name of a program")));
+            return Err(CliError::usage(format!("'{tool}' is not the name of a program"))
+                .hint("use letters, digits, '.', '_' and '-'"));
         }
         let Some(program) = program(tool, directory) else {
             return Err(CliError::failed(format!("{tool} is not in PATH")).hint("install it first"));

@@ -18,16 +18,17 @@ impl TableRow {
 }
 
 /// The columns as wide as they need to be, the titles first.
-pub(crate) fn table(head: &[&str], rows: &[TableRow], style: Style) -> String {
+pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = TableRow>, style: Style) -> String {
+    let rows: Vec<TableRow> = rows.into_iter().collect();
     let mut widths: Vec<usize> = head.iter().map(|title| title.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(&row.cells) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let head: Vec<String> = head.iter().map(|title| (*title).to_owned()).collect();
     let mut text = style.bold(&line(&head, &widths)) + "\n";
-    for row in rows {
+    for row in &rows {
         let line = line(&row.cells, &widths);
         text.push_str(&if row.is_marked { style.yellow(&line) } else { line });
         text.push('\n');

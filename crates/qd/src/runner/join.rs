@@ -174,7 +174,7 @@ impl StoredMembership {
             Some(text) => private_files::write_private(&path, text),
             None => std::fs::remove_file(&path),
         };
-        restored.map_err(|error| CliError::failed(format!("cannot restore {}: {error}", path.display())))
+        restored.map_err(|error| CliError::cannot("restore", &path, &error))
     }
 }
 
@@ -262,9 +262,7 @@ fn set_sessions_aside(data_dir: &Path, output: &Output) -> Result<()> {
             }
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(CliError::failed(format!("cannot rename {}: {error}", old.display())));
-            }
+            Err(error) => return Err(CliError::cannot("rename", &old, &error)),
         }
     }
     Ok(())
@@ -307,8 +305,7 @@ fn prepare(
         Some(asked) => asked.key.clone(),
         None => new_key()?,
     };
-    let (next_key, joined, attempt) = (None, false, None);
-    Ok(Membership { url, runner_id, key, next_key, fingerprint, allow_plain, joined, attempt })
+    Ok(Membership { url, runner_id, key, fingerprint, allow_plain, ..Membership::default() })
 }
 
 /// Where the hub is, and what its certificate must be.

@@ -13,7 +13,7 @@ fn arguments(words: &[&str]) -> JoinArguments {
 }
 
 fn settings() -> Settings {
-    crate::settings::load(&[("HOME", "/h")].into(), None, Flags::default()).unwrap()
+    crate::settings::test_settings(Flags::default())
 }
 
 fn found(words: &[&str], code: &str) -> Result<String> {

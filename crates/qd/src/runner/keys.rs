@@ -80,11 +80,8 @@ mod tests {
             url: "https://deck.example".into(),
             runner_id: "desk".into(),
             key: "old".into(),
-            next_key: None,
-            fingerprint: None,
-            allow_plain: false,
             joined: true,
-            attempt: None,
+            ..Membership::default()
         };
         let file = KeyFile::new(directory.path().to_owned(), membership);
         let keys = file.keys();

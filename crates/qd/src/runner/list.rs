@@ -7,7 +7,7 @@ use crate::client::connection;
 use crate::clock;
 use crate::error::Result;
 use crate::output::table::{TableRow, table};
-use crate::output::{Output, Style, age, one_line};
+use crate::output::{Output, Style, ago, one_line};
 use crate::settings::Settings;
 
 const HEAD: [&str; 9] =
@@ -24,16 +24,14 @@ pub(super) async fn run(settings: &Settings, output: &Output) -> Result<()> {
 }
 
 fn text(runners: &[RunnerInfo], now_ms: i64, style: Style) -> String {
-    let rows: Vec<TableRow> = runners.iter().map(|runner| row(runner, now_ms)).collect();
-    table(&HEAD, &rows, style)
+    table(&HEAD, runners.iter().map(|runner| row(runner, now_ms)), style)
 }
 
 fn row(runner: &RunnerInfo, now_ms: i64) -> TableRow {
     let short = |text: &str| one_line(text, TEXT_CHARACTERS_MAX);
-    let seen = match (runner.status, runner.last_seen) {
-        (RunnerStatus::Online, _) => "now".to_owned(),
-        (_, Some(then)) => format!("{} ago", age(now_ms, then)),
-        (_, None) => "never".to_owned(),
+    let seen = match runner.status {
+        RunnerStatus::Online => "now".to_owned(),
+        RunnerStatus::Unhealthy | RunnerStatus::Offline => ago(now_ms, runner.last_seen),
     };
     let cells = vec![
         short(&runner.runner_id),

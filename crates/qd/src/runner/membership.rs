@@ -15,7 +15,7 @@ use crate::private_files;
 const KEY_BYTES: usize = 32;
 
 /// The membership as it is stored. It is a secret: no `Debug`, and 0600 on disk.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Membership {
     pub(crate) url: String,
     pub(crate) runner_id: String,
@@ -48,7 +48,7 @@ impl Membership {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(CliError::failed(format!("cannot read {}: {error}", path.display()))
+                return Err(CliError::cannot("read", &path, &error)
                     .hint("fix its owner and permissions, or join again with --force"));
             }
         };
@@ -88,7 +88,7 @@ impl Membership {
     pub(crate) fn write(&self, data_dir: &Path) -> Result<()> {
         let path = Self::path(data_dir);
         let explain = |error: std::io::Error| {
-            CliError::failed(format!("cannot write {}: {error}", path.display()))
+            CliError::cannot("write", &path, &error)
                 .hint("the key must be stored; fix the data directory or use another one with --data-dir")
         };
         private_files::make_private_dir(data_dir).map_err(explain)?;
@@ -101,8 +101,7 @@ impl Membership {
 /// A new key.
 pub(crate) fn new_key() -> Result<String> {
     let mut bytes = [0; KEY_BYTES];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| CliError::failed(format!("no randomness for a key: {error}")))?;
+    getrandom::fill(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
@@ -121,11 +120,9 @@ mod tests {
             url: "https://deck.example".into(),
             runner_id: "desk".into(),
             key: new_key().unwrap(),
-            next_key: None,
             fingerprint: Some("aa".into()),
-            allow_plain: false,
             joined,
-            attempt: None,
+            ..Membership::default()
         }
     }
 

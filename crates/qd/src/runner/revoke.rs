@@ -37,7 +37,7 @@ pub(super) async fn revoke(settings: &Settings, output: &Output, arguments: &Rev
     let runner_id = resolve_runner(settings, &arguments.name).await?;
     if !arguments.yes {
         output.note(&harmless(&format!(
-            "cut off {runner_id}? It has to join again to come back. Type its name to confirm: "
+            "Revoke {runner_id}? It must join again to reconnect. Type its name to confirm: "
         )));
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line)?;

@@ -23,7 +23,7 @@ use crate::output::{Output, harmless};
 use crate::server::data_dir::DataDir;
 use crate::server::runner_socket::{self, ChosenSocket};
 use crate::server::stop_signals::StopSignals;
-use crate::server::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, serving_runtime};
+use crate::server::up::serve_on_threads;
 use crate::settings::{Environment, Settings};
 
 /// How often the connection is looked at, to say what changed.
@@ -53,14 +53,10 @@ pub(super) fn run(
             new = attempt.url,
         )));
     }
-    let runtime = serving_runtime()?;
     let socket = place.map(|ChosenSocket { path, .. }| path);
     let ready_json = ready_json || output.json;
     let start = RunnerProcess { settings, environment, output, membership, host_token, socket, ready_json };
-    runtime.spawn(qd_runner::process::give_back_memory());
-    let result = runtime.block_on(start.serve());
-    runtime.shutdown_background();
-    result
+    serve_on_threads(start.serve())
 }
 
 struct RunnerProcess<'a> {
@@ -84,14 +80,8 @@ impl RunnerProcess<'_> {
             self.watch(&mut signals, &runner).await;
         }
         stop.cancel();
-        tokio::select! {
-            () = runner.join() => announced,
-            () = tokio::time::sleep(STOP_TIME_MAX) => {
-                tracing::warn!("not everything stopped in time; ending anyway");
-                announced
-            }
-            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
-        }
+        signals.stop_in_time(runner.join()).await;
+        announced
     }
 
     /// Says how the connection goes, until a signal comes.
@@ -218,27 +208,16 @@ mod tests {
         let down =
             |reason: &str| UplinkStatus { last_failure: Some(reason.into()), ..UplinkStatus::default() };
         assert_eq!(changes.line_for(&UplinkStatus::default()), None);
-        assert!(
-            changes
-                .line_for(&down("no route"))
-                .unwrap()
-                .starts_with("cannot connect to https://deck: no route;")
-        );
+        let first = changes.line_for(&down("no route")).unwrap();
+        assert!(first.starts_with("cannot connect to https://deck: no route;"), "{first}");
         assert_eq!(changes.line_for(&down("no route")), None);
         assert!(changes.line_for(&up(1)).unwrap().starts_with("connected to https://deck"));
         assert_eq!(changes.line_for(&up(1)), None);
-        assert!(
-            changes
-                .line_for(&down("cut\u{1b}"))
-                .unwrap()
-                .contains("lost (cut\u{fffd}); sessions keep running")
-        );
+        let lost = changes.line_for(&down("cut\u{1b}")).unwrap();
+        assert!(lost.contains("lost (cut\u{fffd}); sessions keep running"), "{lost}");
         let revoked =
             UplinkStatus { failure_code: Some(ErrorCode::RunnerRevoked), ..down("no longer wanted") };
         assert!(changes.line_for(&revoked).unwrap().contains("type: qd runner join"));
-        assert!(
-            changes.line_for(&up(2)).is_some(),
-            "a short loss between two ticks is seen by the new beginning"
-        );
+        assert!(changes.line_for(&up(2)).is_some(), "a short loss is seen by the new beginning");
     }
 }

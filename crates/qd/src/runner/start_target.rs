@@ -37,17 +37,15 @@ pub(super) fn start_target(
     let host_id = arguments.host_id.clone().unwrap_or_else(hostname);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if host_id.is_empty() || host_id.len() > 64 || !host_id.bytes().all(is_plain) {
-        return Err(CliError::usage("--host-id must be 1 to 64 of the characters A-Z a-z 0-9 . _ -"));
+        return Err(CliError::usage(format!("--host-id '{host_id}' is not valid"))
+            .hint("use 1 to 64 letters, digits, '.', '_' and '-'"));
     }
     let membership = Membership {
         url: server_url(server)?.to_string(),
         runner_id: host_id,
-        key: String::new(),
-        next_key: None,
-        fingerprint: None,
         allow_plain: arguments.allow_plain,
         joined: true,
-        attempt: None,
+        ..Membership::default()
     };
     Ok((membership, Some(token(file)?)))
 }
@@ -61,12 +59,11 @@ fn token(path: &Path) -> Result<String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let token = new_key()?;
             private_files::write_private(path, &token).map_err(|error| {
-                CliError::failed(format!("cannot write {}: {error}", path.display()))
-                    .hint("use a file in a writable directory")
+                CliError::cannot("write", path, &error).hint("use a file in a writable directory")
             })?;
             Ok(token)
         }
-        Err(error) => Err(CliError::failed(format!("cannot read {}: {error}", path.display()))),
+        Err(error) => Err(CliError::cannot("read", path, &error)),
     }
 }
 

@@ -67,7 +67,7 @@ impl DataDir {
 
     fn try_take(path: &Path, tries_max: u32) -> Result<LockAttempt> {
         let explain = |error: std::io::Error| {
-            CliError::failed(format!("cannot use the data directory {}: {error}", path.display()))
+            CliError::cannot("use the data directory", path, &error)
                 .hint("use another one with --data-dir, or fix its owner and permissions")
         };
         private_files::make_private_dir(path).map_err(explain)?;
@@ -100,9 +100,7 @@ impl DataDir {
     /// The owner's token; made at the first start.
     pub(crate) fn owner_token(&self) -> Result<String> {
         let path = endpoint::token_path(&self.path);
-        let explain = |error: std::io::Error| {
-            CliError::failed(format!("cannot use the token {}: {error}", path.display()))
-        };
+        let explain = |error: std::io::Error| CliError::cannot("use the token", &path, &error);
         match std::fs::read_to_string(&path) {
             Ok(token) if !token.trim().is_empty() => {
                 std::fs::set_permissions(&path, Permissions::from_mode(SECRET_MODE)).map_err(explain)?;
@@ -112,8 +110,7 @@ impl DataDir {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(explain(error)),
         }
-        let token = clock::random_hex(TOKEN_BYTES)
-            .map_err(|error| CliError::failed(format!("no randomness for a token: {error}")))?;
+        let token = clock::random_hex(TOKEN_BYTES)?;
         private_files::write_private(&path, &token).map_err(explain)?;
         Ok(token)
     }
@@ -122,8 +119,7 @@ impl DataDir {
     pub(crate) fn write_endpoint(&self, endpoint: &Endpoint) -> Result<()> {
         let text = serde_json::to_string(endpoint).map_err(|error| CliError::failed(error.to_string()))?;
         let path = Endpoint::path(&self.path);
-        private_files::write_private(&path, &text)
-            .map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
+        private_files::write_private(&path, &text).map_err(|error| CliError::cannot("write", &path, &error))
     }
 
     /// A clean exit takes the address away; a leftover is recognised by its dead process.

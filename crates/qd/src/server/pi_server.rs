@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::hub_and_runner::{HubAndRunner, ServerSockets, local_socket};
 use super::pi_server_port::warn_of_no_auth;
 use super::stop_signals::StopSignals;
-use super::up::{EXIT_INTERRUPTED, STOP_TIME_MAX, bind, refuse_runner_dir, serving_runtime};
+use super::up::{bind, refuse_runner_dir, serve_on_threads, stopped_unexpectedly};
 use crate::arguments::Port;
 use crate::client::conversation::stdin_is_terminal;
 use crate::error::{CliError, Result};
@@ -81,14 +81,10 @@ pub(crate) fn run(
         // As with the original.
         default_cwd: Some(std::env::current_dir()?),
     };
-    let runtime = serving_runtime()?;
     let settings = &with_transports(settings, sockets.pi_listener.is_some());
     let server = PiServer { settings, environment, output, data_dir: &data_dir, token: &token };
-    runtime.spawn(qd_runner::process::give_back_memory());
-    let result = runtime.block_on(server.serve(sockets));
+    let result = serve_on_threads(server.serve(sockets));
     data_dir.remove_endpoint();
-    // A thread may still wait for a line of stdin; it ends with the process.
-    runtime.shutdown_background();
     result
 }
 
@@ -153,18 +149,9 @@ impl PiServer<'_> {
         }
         stop.cancel();
         if let Some(result) = ended_early {
-            return result.and(Err(
-                CliError::failed("the server stopped unexpectedly").hint("the log lines above say why")
-            ));
+            return result.and(Err(stopped_unexpectedly()));
         }
-        let result = tokio::select! {
-            result = hub_and_runner.finished() => result,
-            () = tokio::time::sleep(STOP_TIME_MAX) => {
-                tracing::warn!("not everything stopped in time; ending anyway");
-                Ok(())
-            }
-            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
-        };
+        let result = signals.stop_in_time(hub_and_runner.finished()).await.unwrap_or(Ok(()));
         if !stdio.is_finished() {
             // Whoever does not read them in time has the end of the stream.
             let _unread = tokio::time::timeout(LAST_LINES_MAX, stdio).await;
@@ -262,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_port_comes_from_the_variable_of_the_original() {
-        let port = |value: &str| port_of(&[(PORT_VARIABLE, value)].into());
+        let port = |value: &str| port_of(&[(PORT_VARIABLE, value)].into_iter().collect());
         assert_eq!(port_of(&Environment::default()).unwrap(), Port::At(3141));
         assert_eq!(port("").unwrap(), Port::At(3141));
         assert_eq!((port("4000").unwrap(), port("0").unwrap()), (Port::At(4000), Port::None));

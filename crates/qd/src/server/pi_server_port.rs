@@ -56,16 +56,15 @@ pub(crate) fn warn_of_no_auth(output: &Output) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Environment, Flags, PiFlags, UpFlags, load};
+    use crate::settings::{Flags, PiFlags, UpFlags, test_settings};
 
     #[test]
     fn nobody_gets_in_without_a_token_from_elsewhere() {
-        let environment = Environment::from([("HOME", "/h")]);
         let pi = PiFlags { insecure_no_auth: Some(true), ..PiFlags::default() };
         let up = UpFlags { pi_server_port: Some(0), ..UpFlags::default() };
-        let open = load(&environment, None, Flags { up, pi: pi.clone(), ..Flags::default() }).unwrap();
-        let idle = load(&environment, None, Flags { pi, ..Flags::default() }).unwrap();
-        let closed = load(&environment, None, Flags::default()).unwrap();
+        let open = test_settings(Flags { up, pi: pi.clone(), ..Flags::default() });
+        let idle = test_settings(Flags { pi, ..Flags::default() });
+        let closed = test_settings(Flags::default());
         for (settings, address, is_allowed) in [
             (&open, "127.0.0.1:1", true),
             (&open, "[::1]:1", true),

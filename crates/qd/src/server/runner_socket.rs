@@ -95,12 +95,11 @@ fn call(path: &Path) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Environment, Flags, load};
+    use crate::settings::{Flags, test_settings};
     use std::os::unix::net::UnixListener;
 
     fn settings(sockets: Vec<PathBuf>) -> Settings {
-        let environment = Environment::from([("HOME", "/h")]);
-        Settings { runner_sockets: sockets, ..load(&environment, None, Flags::default()).unwrap() }
+        Settings { runner_sockets: sockets, ..test_settings(Flags::default()) }
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(super) fn certificate(settings: &Settings, address: SocketAddr) -> Result<Hu
 
 /// The names under which others reach a server on this address.
 pub(super) fn names(settings: &Settings, address: SocketAddr) -> Vec<String> {
-    let mut names = settings.allowed_hosts.names().to_vec();
+    let mut names = settings.allowed_hosts.0.clone();
     let address = match address.ip().is_unspecified() {
         true => address_of_this_machine(),
         false => Some(address.ip()),
@@ -63,7 +63,7 @@ pub(super) fn names(settings: &Settings, address: SocketAddr) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Environment, Flags, UpFlags, load};
+    use crate::settings::{Flags, UpFlags, test_settings};
 
     fn wanted(listen: &str, tls: &str, insecure_bind: bool, files: bool) -> Result<bool> {
         let file = |name: &str| files.then(|| name.into());
@@ -73,8 +73,7 @@ mod tests {
             tls_key: file("/k"),
             ..UpFlags::default()
         };
-        let environment = Environment::from([("HOME", "/h")]);
-        let settings = load(&environment, None, Flags { up, ..Flags::default() }).unwrap();
+        let settings = test_settings(Flags { up, ..Flags::default() });
         is_wanted(&settings, listen.parse().unwrap(), insecure_bind)
     }
 

@@ -3,10 +3,8 @@
 
 use std::io::ErrorKind as IoErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::time::Duration;
 
 use qd_runner::driver::first_try;
-use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use super::hub_and_runner::{HubAndRunner, ServerSockets, local_socket};
@@ -22,10 +20,6 @@ use crate::settings::{Environment, Settings};
 
 /// Threads that serve; more than a few gain nothing for one person's sessions.
 const WORKER_THREADS_MAX: usize = 4;
-/// How long a clean stop may take.
-pub(crate) const STOP_TIME_MAX: Duration = Duration::from_millis(9500);
-/// The exit code of a program ended by SIGINT, as shells say it.
-pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
 /// How the server presents itself.
 #[derive(Debug, Clone, Copy)]
@@ -52,21 +46,28 @@ pub(crate) fn run(
     let tls = if encrypts { Some(tls::certificate(settings, address)?) } else { None };
     let sockets =
         ServerSockets { listener, pi_listener, tls, local_socket: local_socket(settings), default_cwd: None };
-    let runtime = serving_runtime()?;
     let server = UpServer { settings, environment, output, mode, data_dir: &data_dir, token: &token };
-    runtime.spawn(qd_runner::process::give_back_memory());
-    let result = runtime.block_on(server.serve(sockets));
+    let result = serve_on_threads(server.serve(sockets));
     data_dir.remove_endpoint();
+    result
+}
+
+/// Runs a server to its end, on threads of its own. One core is left to agents, databases and the kernel: what serves then stays where its memory
+/// is warm, and a key's echo takes a sixth less.
+pub(crate) fn serve_on_threads(serving: impl Future<Output = Result<()>>) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads((cores - 1).clamp(1, WORKER_THREADS_MAX)).enable_all().build()?;
+    runtime.spawn(qd_runner::process::give_back_memory());
+    let result = runtime.block_on(serving);
+    // A thread may still wait for a line of stdin; it ends with the process.
     runtime.shutdown_background();
     result
 }
 
-/// The threads that serve. One core is left to agents, databases and the kernel: what serves then stays where its memory
-/// is warm, and a key's echo takes a sixth less.
-pub(crate) fn serving_runtime() -> Result<Runtime> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    Ok(builder.worker_threads((cores - 1).clamp(1, WORKER_THREADS_MAX)).enable_all().build()?)
+/// The hub has ended although nobody stopped it.
+pub(super) fn stopped_unexpectedly() -> CliError {
+    CliError::failed("the server stopped unexpectedly").hint("the log lines above say why")
 }
 
 /// What serving needs to know.
@@ -108,18 +109,9 @@ impl UpServer<'_> {
         };
         stop.cancel();
         if let Some(result) = ended_early {
-            return result.and(Err(
-                CliError::failed("the server stopped unexpectedly").hint("the log lines above say why")
-            ));
+            return result.and(Err(stopped_unexpectedly()));
         }
-        tokio::select! {
-            result = hub_and_runner.finished() => announced.and(result),
-            () = tokio::time::sleep(STOP_TIME_MAX) => {
-                tracing::warn!("not everything stopped in time; ending anyway");
-                announced
-            }
-            () = signals.interrupted() => std::process::exit(EXIT_INTERRUPTED),
-        }
+        announced.and(signals.stop_in_time(hub_and_runner.finished()).await.unwrap_or(Ok(())))
     }
 
     /// Says where the server is, to the command line and to whoever started it.
@@ -142,15 +134,12 @@ impl UpServer<'_> {
             });
         }
         let login = hub_and_runner.login_url(url)?;
-        let certificate = match fingerprint {
-            Some(fingerprint) => format!("certificate {fingerprint}\n  "),
-            None => String::new(),
+        let line = |name: &str, value: Option<&str>| {
+            value.map(|value| format!("{name:<11} {value}\n  ")).unwrap_or_default()
         };
-        let others = match self.address_for_others(endpoint) {
-            Some(url) => format!("others      {url}\n  "),
-            None => String::new(),
-        };
-        let pi_server = pi_server_url.map(|url| format!("pi-server   {url}\n  ")).unwrap_or_default();
+        let certificate = line("certificate", fingerprint.as_deref());
+        let others = line("others", self.address_for_others(endpoint).as_deref());
+        let pi_server = line("pi-server", pi_server_url);
         self.output.out(&format!(
             "Quarterdeck is ready.\n\n  \
              open        {login}\n  \
@@ -199,16 +188,15 @@ struct ReadyLine<'a> {
     pi_server_url: Option<&'a str>,
 }
 
+const ADDRESS_HINT: &str = "give an address and a port, such as 127.0.0.1:7433";
+
 /// The address to listen on.
 fn listen_address(listen: &str) -> Result<SocketAddr> {
     let addresses = listen.to_socket_addrs().map_err(|error| {
-        CliError::usage(format!("cannot listen on '{listen}': {error}"))
-            .hint("give an address and a port, such as 127.0.0.1:7433")
+        CliError::usage(format!("cannot listen on '{listen}': {error}")).hint(ADDRESS_HINT)
     })?;
-    addresses.into_iter().next().ok_or_else(|| {
-        CliError::usage(format!("'{listen}' has no address"))
-            .hint("give an address and a port, such as 127.0.0.1:7433")
-    })
+    let first = addresses.into_iter().next();
+    first.ok_or_else(|| CliError::usage(format!("'{listen}' has no address")).hint(ADDRESS_HINT))
 }
 
 /// Where clients on this machine find a listener; "everywhere" is not an address to connect to.

@@ -64,8 +64,8 @@ impl HarnessCommands {
     /// What is in force for one.
     fn of(&self, setting: &CommandSetting) -> Result<Vec<String>, String> {
         match self.0.get(setting.name) {
-            Some(words) => Ok(words.as_slice().to_vec()),
-            None => setting.default.parse::<Words>().map(|words| words.as_slice().to_vec()),
+            Some(words) => Ok(words.0.clone()),
+            None => setting.default.parse::<Words>().map(|words| words.0),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Flags, HarnessCommands, HostList, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings,
-    Tls, harness, pi, services,
+    Flags, HarnessCommands, Layer, LogLevel, Program, Resume, RunnerSocket, SecondsOrOff, Settings, Tls,
+    harness, pi, services,
 };
 use crate::error::{CliError, Result};
 
@@ -67,10 +67,16 @@ impl Environment {
 }
 
 #[cfg(test)]
-impl<const N: usize> From<[(&str, &str); N]> for Environment {
-    fn from(variables: [(&str, &str); N]) -> Self {
-        Environment(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+impl<'a> FromIterator<(&'a str, &'a str)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(variables: I) -> Self {
+        Environment(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
+}
+
+/// Settings for tests: the defaults of somebody at home in `/h`, and these flags.
+#[cfg(test)]
+pub(crate) fn test_settings(flags: Flags) -> Settings {
+    load(&Environment::from_iter([("HOME", "/h")]), None, flags).unwrap()
 }
 
 /// The settings in force; `config` is the file named by `--config`.
@@ -121,7 +127,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
         listen: layer.listen.unwrap_or_else(|| LISTEN_DEFAULT.to_owned()),
         tls: layer.tls.unwrap_or(Tls::Auto),
         tls_files: tls_files(environment, layer.tls_cert, layer.tls_key)?,
-        allowed_hosts: layer.allowed_hosts.unwrap_or_else(HostList::none),
+        allowed_hosts: layer.allowed_hosts.unwrap_or_default(),
         runner_timeout: seconds("runner_timeout", layer.runner_timeout, RUNNER_TIMEOUT_DEFAULT)?,
         runner_id: checked_runner_id(layer.runner_id.unwrap_or_else(|| RUNNER_ID_DEFAULT.to_owned()))?,
         harnesses: harness::harnesses(environment, &layer.harnesses),

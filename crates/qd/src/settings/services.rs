@@ -6,7 +6,7 @@ use qd_hub::PushConfig;
 use qd_runner::{RunsConfig, ServiceConfig};
 
 use super::load::{Environment, bounded, expand_home};
-use super::{Layer, OnOff, PathList, RoleList};
+use super::{Layer, OnOff};
 use crate::error::{CliError, Result};
 
 const HOUR: u64 = 3600;
@@ -26,13 +26,13 @@ const KILL_SECONDS_MAX: u64 = 3600;
 
 pub(super) fn services(environment: &Environment, layer: &mut Layer) -> Result<ServiceConfig> {
     let mut config = ServiceConfig::default();
-    let roots = layer.workspace_roots.take().map(PathList::paths);
+    let roots = layer.workspace_roots.take().map(|roots| roots.0);
     let roots = roots.unwrap_or_else(|| environment.home().into_iter().collect());
     for root in roots {
         config.workspace_roots.push(std::path::absolute(expand_home(environment, root))?);
     }
-    if let Some(roles) = layer.gate_skip_roles.take().map(RoleList::roles) {
-        config.gate_skip_roles = roles;
+    if let Some(roles) = layer.gate_skip_roles.take() {
+        config.gate_skip_roles = roles.0;
     }
     config.gate_timeout = minutes("gate_timeout_minutes", layer.gate_timeout_minutes.unwrap_or(0))?;
     Ok(config)

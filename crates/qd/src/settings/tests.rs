@@ -6,19 +6,13 @@ fn load_with(file: &str, environment: &[(&str, &str)], flags: UpFlags) -> Result
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("qd.toml");
     std::fs::write(&path, file).unwrap();
-    let mut variables: Vec<(&str, &str)> = vec![("HOME", "/home/x")];
-    variables.extend_from_slice(environment);
-    load(&environment_of(&variables), Some(&path), Flags { up: flags, ..Flags::default() })
+    let variables = [("HOME", "/home/x")].into_iter().chain(environment.iter().copied());
+    load(&variables.collect(), Some(&path), Flags { up: flags, ..Flags::default() })
 }
 
-fn environment_of(variables: &[(&str, &str)]) -> Environment {
-    match variables {
-        [] => Environment::default(),
-        [a] => [*a].into(),
-        [a, b] => [*a, *b].into(),
-        [a, b, c] => [*a, *b, *c].into(),
-        more => panic!("add a row for {} variables", more.len()),
-    }
+/// The settings without a file, with these variables.
+fn load_from(variables: &[(&str, &str)], program: Program) -> Settings {
+    load(&variables.iter().copied().collect(), None, Flags { program, ..Flags::default() }).unwrap()
 }
 
 fn listen(value: &str) -> UpFlags {
@@ -120,7 +114,7 @@ fn every_setting_can_come_from_the_file() {
     assert_eq!(settings.data_dir, Path::new("/home/x/deck"));
     check_people_and_services(&settings);
     assert_eq!(settings.harnesses.find("pi").unwrap().settings.command, ["node", "/opt/my pi/cli.js"]);
-    assert_eq!(settings.allowed_hosts.names(), ["deck.example"]);
+    assert_eq!(settings.allowed_hosts.0, ["deck.example"]);
     assert_eq!((settings.max_sessions, settings.log_level), (7, LogLevel::Debug));
     assert_eq!(settings.runner_sockets, [Path::new("/home/x/run/qd.sock")]);
     assert_eq!((settings.tls, settings.resume), (Tls::On, Resume::AtStart));
@@ -155,18 +149,13 @@ fn pi_settings_are_as_written(settings: &Settings) {
 
 #[test]
 fn the_pi_server_of_its_own_has_its_own_defaults() {
-    let of = |variables: &[(&str, &str)], program| {
-        load(&environment_of(variables), None, Flags { program, ..Flags::default() }).unwrap()
-    };
     let home = [("HOME", "/h")];
-    let (up, own) = (of(&home, Program::Qd), of(&home, Program::PiServer));
+    let (up, own) = (load_from(&home, Program::Qd), load_from(&home, Program::PiServer));
     assert_eq!((up.question_timeout, own.question_timeout), (None, Some(Duration::from_secs(60))));
     assert_eq!(own.data_dir, Path::new("/h/.local/share/qd/pi-server"));
     assert_eq!(own.runner_sockets, [Path::new("/h/.local/share/qd/pi-server/qd-runner.sock")]);
-    let named = of(
-        &[("HOME", "/h"), ("QD_DATA_DIR", "/d"), ("QD_QUESTION_TIMEOUT_SECONDS", "off")],
-        Program::PiServer,
-    );
+    let variables = [("HOME", "/h"), ("QD_DATA_DIR", "/d"), ("QD_QUESTION_TIMEOUT_SECONDS", "off")];
+    let named = load_from(&variables, Program::PiServer);
     assert_eq!((named.data_dir.as_path(), named.question_timeout), (Path::new("/d"), None));
     assert_eq!((up.agent_idle_stop, up.pi_server_port, up.pi.insecure_no_auth), (None, None, false));
     assert_eq!(up.breakers, BreakerConfig::default());
@@ -238,7 +227,8 @@ fn mistakes_are_named() {
     ] {
         assert!(load_with(file, &[], UpFlags::default()).is_err(), "{file}");
     }
-    let missing = load(&[("HOME", "/x")].into(), Some(Path::new("/no/such.toml")), Flags::default());
+    let home = [("HOME", "/x")].into_iter().collect();
+    let missing = load(&home, Some(Path::new("/no/such.toml")), Flags::default());
     assert!(missing.unwrap_err().message.contains("/no/such.toml"));
     let homeless = load(&Environment::default(), None, Flags::default()).unwrap_err();
     assert!(homeless.hint.unwrap().contains("--data-dir"));
@@ -246,9 +236,7 @@ fn mistakes_are_named() {
 
 #[test]
 fn the_data_directory_follows_xdg() {
-    let settings = |variables: &[(&str, &str)]| {
-        load(&environment_of(variables), None, Flags::default()).unwrap().data_dir
-    };
+    let settings = |variables: &[(&str, &str)]| load_from(variables, Program::Qd).data_dir;
     assert_eq!(settings(&[("HOME", "/h")]), Path::new("/h/.local/share/qd"));
     assert_eq!(settings(&[("HOME", "/h"), ("XDG_DATA_HOME", "/d")]), Path::new("/d/qd"));
     assert_eq!(settings(&[("HOME", "/h"), ("XDG_DATA_HOME", "relative")]), Path::new("/h/.local/share/qd"));
@@ -268,14 +256,8 @@ fn words_are_split_as_a_shell_would() {
     ];
     for (text, expected) in cases {
         let words: Result<Words, String> = text.parse();
-        assert_eq!(
-            words.as_ref().map(Words::as_slice).map_err(|_| ()),
-            expected
-                .map(|words| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>())
-                .as_deref()
-                .map_err(|_| ()),
-            "{text}"
-        );
+        let expected = expected.map(|words| words.iter().map(|word| (*word).to_owned()).collect());
+        assert_eq!(words.map(|words| words.0).map_err(|_| ()), expected, "{text}");
     }
 }
 
@@ -283,9 +265,7 @@ fn words_are_split_as_a_shell_would() {
 fn the_socket_is_in_the_runtime_directory_and_else_beside_the_data() {
     let runtime = tempfile::tempdir().unwrap();
     let path = runtime.path().to_str().unwrap();
-    let sockets = |variables: &[(&str, &str)]| {
-        load(&environment_of(variables), None, Flags::default()).unwrap().runner_sockets
-    };
+    let sockets = |variables: &[(&str, &str)]| load_from(variables, Program::Qd).runner_sockets;
     let beside = Path::new("/h/.local/share/qd/qd-runner.sock");
     assert_eq!(sockets(&[("HOME", "/h")]), [beside]);
     assert_eq!(

@@ -147,19 +147,9 @@ impl FromStr for SecondsOrOff {
 }
 
 /// Names of hosts: a list in the file, separated by commas elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct HostList(Vec<String>);
-
-impl HostList {
-    pub(crate) fn none() -> HostList {
-        HostList(Vec::new())
-    }
-
-    pub(crate) fn names(&self) -> &[String] {
-        &self.0
-    }
-}
+pub(crate) struct HostList(pub(crate) Vec<String>);
 
 impl FromStr for HostList {
     type Err = std::convert::Infallible;
@@ -173,13 +163,7 @@ impl FromStr for HostList {
 /// Directories: a list in the file, separated by colons elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct PathList(Vec<PathBuf>);
-
-impl PathList {
-    pub(crate) fn paths(self) -> Vec<PathBuf> {
-        self.0
-    }
-}
+pub(crate) struct PathList(pub(crate) Vec<PathBuf>);
 
 impl FromStr for PathList {
     type Err = std::convert::Infallible;
@@ -192,13 +176,7 @@ impl FromStr for PathList {
 /// Roles: a list in the file, separated by commas elsewhere, `none` for nobody.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct RoleList(Vec<Role>);
-
-impl RoleList {
-    pub(crate) fn roles(self) -> Vec<Role> {
-        self.0
-    }
-}
+pub(crate) struct RoleList(pub(crate) Vec<Role>);
 
 impl FromStr for RoleList {
     type Err = String;
@@ -215,13 +193,7 @@ impl FromStr for RoleList {
 /// A program and its arguments, written as a shell would read them; nothing is expanded.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Words(Vec<String>);
-
-impl Words {
-    pub(crate) fn as_slice(&self) -> &[String] {
-        &self.0
-    }
-}
+pub(crate) struct Words(pub(crate) Vec<String>);
 
 impl TryFrom<String> for Words {
     type Error = String;

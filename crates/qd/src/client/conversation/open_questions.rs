@@ -77,14 +77,14 @@ impl OpenQuestions {
             |open: &InputRequest| pending.iter().any(|request| request.request_id() == open.request_id());
         let first_ended = self.open.front().is_some_and(|first| !is_open(first));
         self.open.retain(is_open);
-        if first_ended && asking.interactive {
-            self.overtaken = true;
-            // The cursor stands behind the question.
-            let text = format!("\n{}\n", asking.style.dim("the question was answered elsewhere"));
-            let rest: String = pending.iter().map(|request| self.ask(request, session_id, asking)).collect();
-            return text + if rest.is_empty() { self.first_question_text(asking) } else { rest }.as_str();
+        let rest: String = pending.iter().map(|request| self.ask(request, session_id, asking)).collect();
+        if !first_ended || !asking.interactive {
+            return rest;
         }
-        pending.iter().map(|request| self.ask(request, session_id, asking)).collect()
+        self.overtaken = true;
+        let rest = if rest.is_empty() { self.first_question_text(asking) } else { rest };
+        // The cursor stands behind the question.
+        format!("\n{}\n{rest}", asking.style.dim("the question was answered elsewhere"))
     }
 
     /// A question ended, here or elsewhere.
@@ -204,10 +204,13 @@ mod tests {
         .unwrap()
     }
 
+    fn asked(interactive: bool) -> (AskingMode, OpenQuestions) {
+        (AskingMode { interactive, style: Style::PLAIN }, OpenQuestions::default())
+    }
+
     #[test]
     fn questions_are_put_one_after_the_other() {
-        let asking = AskingMode { interactive: true, style: Style::PLAIN };
-        let mut questions = OpenQuestions::default();
+        let (asking, mut questions) = asked(true);
         let mut shown =
             vec![questions.ask(&confirm("a"), "s1", asking), questions.ask(&confirm("b"), "s1", asking)];
         shown.push(questions.answer("what").unwrap_err());
@@ -224,15 +227,12 @@ mod tests {
 
     #[test]
     fn what_was_answered_elsewhere_is_shown() {
-        let asking = AskingMode { interactive: false, style: Style::PLAIN };
-        let mut questions = OpenQuestions::default();
+        let (asking, mut questions) = asked(false);
         questions.ask(&confirm("a"), "s1", asking);
         let long = format!("{}\u{1b}[31m\nmore", "x".repeat(ECHO_CHARACTERS_MAX));
         let text = questions.resolved("a", Some(InputOutcome::Answered), Some(&long), asking);
-        assert_eq!(
-            text,
-            format!("the question was answered elsewhere: {}…\n", "x".repeat(ECHO_CHARACTERS_MAX))
-        );
+        let cut = "x".repeat(ECHO_CHARACTERS_MAX);
+        assert_eq!(text, format!("the question was answered elsewhere: {cut}…\n"));
         questions.ask(&confirm("b"), "s1", asking);
         let text = questions.resolved("b", Some(InputOutcome::Answered), Some("yes"), asking);
         assert_eq!(text, "the question was answered elsewhere: yes\n");
@@ -240,8 +240,7 @@ mod tests {
 
     #[test]
     fn a_form_is_asked_question_by_question() {
-        let asking = AskingMode { interactive: true, style: Style::PLAIN };
-        let mut questions = OpenQuestions::default();
+        let (asking, mut questions) = asked(true);
         let form: InputRequest = serde_json::from_value(json!({"type": "interview", "request_id": "f",
             "title": "About you", "questions": [{"id": "name", "question": "Name?", "required": true},
             {"id": "sure", "type": "confirm", "question": "Sure?"}]}))
@@ -267,30 +266,24 @@ mod tests {
 
     #[test]
     fn a_line_begun_as_an_answer_does_not_become_a_prompt() {
-        let asking = AskingMode { interactive: true, style: Style::PLAIN };
-        let mut questions = OpenQuestions::default();
+        let (asking, mut questions) = asked(true);
         questions.ask(&confirm("a"), "s1", asking);
         assert_eq!(questions.take_overtaken("green"), None, "the question still waits");
         questions.resolved("a", Some(InputOutcome::Answered), None, asking);
         let text = questions.take_overtaken("green").unwrap();
-        assert_eq!(
-            text,
-            "not sent: \"green\" — the question was answered elsewhere; type it again to send it as a prompt\n"
-        );
+        let again = "type it again to send it as a prompt";
+        assert_eq!(text, format!("not sent: \"green\" — the question was answered elsewhere; {again}\n"));
         assert_eq!(questions.take_overtaken("green"), None, "the second time it is meant");
         questions.ask(&confirm("b"), "s1", asking);
         questions.ask(&confirm("c"), "s1", asking);
         let text = questions.replace(&[confirm("c")], "s1", asking);
-        assert!(
-            text.starts_with("\nthe question was answered elsewhere") && text.contains("Go c?"),
-            "{text}"
-        );
+        assert!(text.starts_with("\nthe question was answered elsewhere"), "{text}");
+        assert!(text.contains("Go c?"), "{text}");
         assert!(questions.take_overtaken("y").unwrap().contains("answer the next one"));
         questions.answer("y").unwrap();
         questions.resolved("c", Some(InputOutcome::Answered), None, asking);
         assert_eq!(questions.take_overtaken("next"), None, "we answered it ourselves");
-        let mut elsewhere = OpenQuestions::default();
-        let piped = AskingMode { interactive: false, ..asking };
+        let (piped, mut elsewhere) = asked(false);
         elsewhere.ask(&confirm("d"), "s1", piped);
         elsewhere.resolved("d", Some(InputOutcome::Answered), None, piped);
         assert_eq!(elsewhere.take_overtaken("next"), None, "a pipe begins no line early");

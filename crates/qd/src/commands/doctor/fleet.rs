@@ -118,11 +118,10 @@ pub(super) async fn socket(settings: &Settings) -> Check {
 mod tests {
     use super::*;
     use crate::commands::doctor::Health;
-    use crate::settings::{Environment, Flags, load};
+    use crate::settings::{Flags, test_settings};
 
     fn settings(data_dir: &std::path::Path) -> Settings {
-        let environment = Environment::from([("HOME", "/h")]);
-        Settings { data_dir: data_dir.to_owned(), ..load(&environment, None, Flags::default()).unwrap() }
+        Settings { data_dir: data_dir.to_owned(), ..test_settings(Flags::default()) }
     }
 
     #[tokio::test]

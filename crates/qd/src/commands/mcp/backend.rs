@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use qd_link::client::{FrameQueue, MuxClient};
@@ -13,12 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::McpArguments;
 use crate::client::connection::{self, Connection};
+use crate::commands::services::client::SESSION_VARIABLE;
 use crate::error::{CliError, Result};
 use crate::output::Output;
 use crate::settings::Settings;
-
-/// The session a program runs in, set for everything that runs in one.
-const SESSION_VARIABLE: &str = "QD_SESSION_ID";
 
 /// How long a call that was taken back may take to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
@@ -33,7 +31,8 @@ pub(super) struct ToolBackend {
 }
 
 /// Answers that are waited for, by the id of the command; `None` when the connection is over.
-type WaitingCalls = Arc<Mutex<Option<HashMap<String, oneshot::Sender<CommandResponse>>>>>;
+type AnswerSenders = Option<HashMap<String, oneshot::Sender<CommandResponse>>>;
+type WaitingCalls = Arc<Mutex<AnswerSenders>>;
 
 #[derive(Clone)]
 struct LiveConnection {
@@ -87,10 +86,8 @@ impl ToolBackend {
         let id = format!("mcp{}", self.next.fetch_add(1, Ordering::Relaxed));
         let mut command = parameters;
         command.extend(self.target.clone());
-        for (name, value) in [("channel", "agent"), ("cmd", cmd), ("id", &*id), ("actor", "agent")]
-            .map(|(name, value)| (name, json!(value)))
-        {
-            command.insert(name.to_owned(), value);
+        for (name, value) in [("channel", "agent"), ("cmd", cmd), ("id", &*id), ("actor", "agent")] {
+            command.insert(name.to_owned(), json!(value));
         }
         command.insert("ask".to_owned(), json!(true));
         let mut answer = connection.expect_answer(&id).ok_or_else(lost_connection)?;
@@ -185,8 +182,6 @@ async fn hand_out_answers(mut frames: FrameQueue, waiting: WaitingCalls) {
     *lock_calls(&waiting) = None;
 }
 
-fn lock_calls(
-    waiting: &WaitingCalls,
-) -> std::sync::MutexGuard<'_, Option<HashMap<String, oneshot::Sender<CommandResponse>>>> {
+fn lock_calls(waiting: &WaitingCalls) -> MutexGuard<'_, AnswerSenders> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ pub(super) struct ToolSpec {
     pub(super) text: Text,
 }
 
-const TOOLS: [ToolSpec; 7] = [
+static TOOLS: [ToolSpec; 7] = [
     ToolSpec {
         name: "fs_read",
         description: "Read a text file. Long files come in pages: go on with `offset`.",
@@ -131,23 +131,19 @@ pub(super) fn all() -> Vec<Tool> {
 }
 
 pub(super) fn find(name: &str) -> Option<&'static ToolSpec> {
-    static ALL: [ToolSpec; 7] = TOOLS;
-    ALL.iter().find(|tool| tool.name == name)
+    TOOLS.iter().find(|tool| tool.name == name)
 }
 
 impl ToolSpec {
     fn describe(&self) -> Tool {
-        let properties: JsonObject = self
-            .properties
-            .iter()
-            .map(|(name, kind, description)| {
-                let mut schema = json!({ "type": kind, "description": description });
-                if *kind == "array" {
-                    schema["items"] = json!({ "type": "string" });
-                }
-                ((*name).to_owned(), schema)
-            })
-            .collect();
+        let property = |(name, kind, description): &(&str, &str, &str)| {
+            let mut schema = json!({ "type": kind, "description": description });
+            if *kind == "array" {
+                schema["items"] = json!({ "type": "string" });
+            }
+            ((*name).to_owned(), schema)
+        };
+        let properties: JsonObject = self.properties.iter().map(property).collect();
         let required: Vec<&str> = self.properties[..self.required].iter().map(|(name, ..)| *name).collect();
         let schema = JsonObject::from_iter([
             ("type".to_owned(), json!("object")),

@@ -31,8 +31,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: LogComman
         return Ok(());
     }
     let now = clock::now_ms();
-    let rows: Vec<TableRow> = entries.iter().map(|entry| row(entry, now)).collect();
-    output.out(&table(&HEAD, &rows, output.style))
+    output.out(&table(&HEAD, entries.iter().map(|entry| row(entry, now)), output.style))
 }
 
 fn row(entry: &AuditEntry, now: i64) -> TableRow {

@@ -9,13 +9,13 @@ use crate::client::rest::{RestClient, escape};
 use crate::clock;
 use crate::error::Result;
 use crate::output::table::{TableRow, table};
-use crate::output::{Output, age, harmless};
+use crate::output::{Output, ago, harmless};
 use crate::settings::Settings;
 
 const HEAD: [&str; 5] = ["HOST", "STATE", "FIRST SEEN", "LAST SEEN", "FROM"];
 
 const NO_HOSTS: &str =
-    "no machines of the run protocol; `qd hosts add` lets one in. Runners of Quarterdeck: `qd runner list`\n";
+    "no machines of the run protocol; `qd hosts add` adds one. Runners of Quarterdeck: `qd runner list`\n";
 
 /// Does what the arguments say.
 pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<HostsCommand>) -> Result<()> {
@@ -25,11 +25,11 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
         HostsCommand::Confirm { host } => {
             let path = format!("/api/hosts/{}/confirm", escape(&host));
             rest.send::<Value>(Method::Post, &path, &json!({})).await?;
-            output.report(&json!({ "host_id": host }), &format!("{host} is let in"))
+            output.report(&json!({ "host_id": host }), &format!("confirmed {host}"))
         }
         HostsCommand::Remove { host } => {
             rest.delete(&format!("/api/hosts/{}", escape(&host))).await?;
-            output.report(&json!({ "host_id": host }), &format!("{host} is kept out"))
+            output.report(&json!({ "host_id": host }), &format!("removed {host}"))
         }
         HostsCommand::Add { host } => {
             let new = NewForeignHost { host_id: host };
@@ -38,11 +38,8 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
                 return output.json_line(&added);
             }
             output.note("configure the machine's daemon with these; the token is shown only once:\n");
-            output.out(&format!(
-                "host_id     {}\nhost_token  {}\n",
-                harmless(&added.host_id),
-                added.host_token
-            ))
+            let (id, token) = (harmless(&added.host_id), added.host_token);
+            output.out(&format!("host_id     {id}\nhost_token  {token}\n"))
         }
     }
 }
@@ -50,24 +47,21 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
 async fn list(rest: &RestClient, output: &Output) -> Result<()> {
     let ForeignHosts { hosts } = rest.get("/api/hosts").await?;
     let now = clock::now_ms();
-    output.list(&hosts, NO_HOSTS, |hosts| {
-        table(&HEAD, &hosts.iter().map(|host| row(host, now)).collect::<Vec<_>>(), output.style)
-    })
+    output.list(&hosts, NO_HOSTS, |hosts| table(&HEAD, hosts.iter().map(|host| row(host, now)), output.style))
 }
 
 fn row(host: &ForeignHost, now: i64) -> TableRow {
     let state = match (host.state, host.online) {
-        (HostTrust::Pending, _) => "waits: qd hosts confirm",
+        (HostTrust::Pending, _) => "waiting: qd hosts confirm",
         (HostTrust::Trusted, true) => "online",
-        (HostTrust::Trusted, false) => "away",
-        (HostTrust::Revoked, _) => "kept out",
+        (HostTrust::Trusted, false) => "offline",
+        (HostTrust::Revoked, _) => "removed",
     };
-    let ago = |then: i64| format!("{} ago", age(now, then));
     let mut row = TableRow::new(vec![
         harmless(&host.host_id),
         state.to_owned(),
-        ago(host.first_seen_at),
-        host.last_seen_at.map_or_else(|| "never".to_owned(), ago),
+        ago(now, host.first_seen_at),
+        ago(now, host.last_seen_at),
         harmless(host.address.as_deref().unwrap_or_default()),
     ]);
     row.is_marked = host.state == HostTrust::Pending;

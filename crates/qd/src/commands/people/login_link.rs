@@ -21,7 +21,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output) -> Result<()> {
     }
     let minutes = ((link.expires_at - clock::now_ms()) / MINUTE_MS).max(1);
     output.note(&format!(
-        "open this in the browser that shall be signed in; it works once, for {minutes} minutes:\n"
+        "Open this link in the browser you want to sign in. It works once, within {minutes} minutes:\n"
     ));
     output.out(&format!("{}\n", harmless(&link.url)))
 }

@@ -10,7 +10,7 @@ use crate::client::rest::RestClient;
 use crate::clock;
 use crate::error::{CliError, ErrorKind, Result};
 use crate::output::table::{TableRow, table};
-use crate::output::{Output, Style, age, harmless};
+use crate::output::{Output, Style, age, ago, harmless};
 use crate::settings::Settings;
 
 const HEAD: [&str; 6] = ["NAME", "OF", "MAY", "MADE", "LAST USED", "ENDS"];
@@ -51,7 +51,7 @@ async fn add(settings: &Settings, output: &Output, new: NewToken) -> Result<()> 
 
 async fn list(settings: &Settings, output: &Output) -> Result<()> {
     let AccessTokens { tokens } = RestClient::of(settings)?.get("/api/tokens").await?;
-    let none = "no tokens but the owner's; `qd token add NAME` makes one\n";
+    let none = "no tokens but the owner's; `qd token add NAME` creates one\n";
     output.list(&tokens, none, |tokens| text(tokens, clock::now_ms(), output.style))
 }
 
@@ -74,9 +74,8 @@ async fn revoke(settings: &Settings, output: &Output, name: &str) -> Result<()> 
 }
 
 fn text(tokens: &[AccessTokenInfo], now_ms: i64, style: Style) -> String {
-    let ago = |then: i64| format!("{} ago", age(now_ms, then));
     let row = |token: &AccessTokenInfo| {
-        let used = token.last_used_at.map_or_else(|| "never".to_owned(), ago);
+        let (made, used) = (ago(now_ms, token.created_at), ago(now_ms, token.last_used_at));
         let may = token.scopes.as_ref().map_or_else(
             || "all but manage".to_owned(),
             |scopes| scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(","),
@@ -86,9 +85,9 @@ fn text(tokens: &[AccessTokenInfo], now_ms: i64, style: Style) -> String {
             |end| if end <= now_ms { "is over".to_owned() } else { format!("in {}", age(end, now_ms)) },
         );
         let owner = harmless(token.owner.as_deref().unwrap_or("owner"));
-        TableRow::new(vec![harmless(&token.name), owner, may, ago(token.created_at), used, ends])
+        TableRow::new(vec![harmless(&token.name), owner, may, made, used, ends])
     };
-    table(&HEAD, &tokens.iter().map(row).collect::<Vec<_>>(), style)
+    table(&HEAD, tokens.iter().map(row), style)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::client::rest::{RestClient, escape};
 use crate::clock;
 use crate::error::{CliError, Result};
 use crate::output::table::{TableRow, table};
-use crate::output::{Output, age, harmless};
+use crate::output::{Output, ago, harmless};
 use crate::settings::Settings;
 
 const HEAD: [&str; 5] = ["NAME", "ROLE", "MADE", "LAST LOGIN", "STATE"];
@@ -30,26 +30,19 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: UserComma
         UserCommand::List => list(&rest, output).await,
         UserCommand::Role { name, role } => {
             let change = ChangePerson { role: Some(parse_role(&role)?), ..ChangePerson::default() };
-            change_person(&rest, output, &name, &change, &format!("{name} is {role} now")).await
+            change_person(&rest, output, &name, &change, &format!("is {role} now")).await
         }
         UserCommand::Passwd { name } => {
             let change = ChangePerson { password: Some(read_password()?), ..ChangePerson::default() };
-            change_person(
-                &rest,
-                output,
-                &name,
-                &change,
-                &format!("{name} has a new password; old logins are over"),
-            )
-            .await
+            change_person(&rest, output, &name, &change, "has a new password; old logins are over").await
         }
         UserCommand::Disable { name } => {
             let change = ChangePerson { disabled: Some(true), ..ChangePerson::default() };
-            change_person(&rest, output, &name, &change, &format!("{name} is kept out")).await
+            change_person(&rest, output, &name, &change, "is disabled").await
         }
         UserCommand::Enable { name } => {
             let change = ChangePerson { disabled: Some(false), ..ChangePerson::default() };
-            change_person(&rest, output, &name, &change, &format!("{name} may come in again")).await
+            change_person(&rest, output, &name, &change, "is enabled").await
         }
         UserCommand::Remove { name } => {
             rest.delete(&format!("/api/people/{}", escape(&name))).await?;
@@ -63,10 +56,10 @@ async fn change_person(
     output: &Output,
     name: &str,
     change: &ChangePerson,
-    sentence: &str,
+    what: &str,
 ) -> Result<()> {
     rest.send::<Value>(Method::Patch, &format!("/api/people/{}", escape(name)), change).await?;
-    report(output, name, sentence)
+    report(output, name, &format!("{name} {what}"))
 }
 
 fn report(output: &Output, name: &str, sentence: &str) -> Result<()> {
@@ -77,17 +70,16 @@ async fn list(rest: &RestClient, output: &Output) -> Result<()> {
     let People { people } = rest.get("/api/people").await?;
     let now = clock::now_ms();
     let row = |person: &Person| {
-        let ago = |then: i64| format!("{} ago", age(now, then));
         TableRow::new(vec![
             harmless(&person.username),
             person.role.as_str().to_owned(),
-            ago(person.created_at),
-            person.last_login_at.map_or_else(|| "never".to_owned(), ago),
-            if person.disabled { "kept out".to_owned() } else { String::new() },
+            ago(now, person.created_at),
+            ago(now, person.last_login_at),
+            if person.disabled { "disabled".to_owned() } else { String::new() },
         ])
     };
-    output.list(&people, "nobody but the owner; `qd user add NAME` makes an account\n", |people| {
-        table(&HEAD, &people.iter().map(row).collect::<Vec<_>>(), output.style)
+    output.list(&people, "no accounts but the owner's; `qd user add NAME` creates one\n", |people| {
+        table(&HEAD, people.iter().map(row), output.style)
     })
 }
 
@@ -105,7 +97,7 @@ fn read_password() -> Result<String> {
     }
     let first = ask_hidden("password: ")?;
     if ask_hidden("again: ")? != first {
-        return Err(CliError::usage("the two passwords differ"));
+        return Err(CliError::usage("the two passwords differ").hint("type the same password twice"));
     }
     Ok(first)
 }

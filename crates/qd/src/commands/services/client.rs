@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::settings::Settings;
 
 /// The session a program runs in, set for everything that runs in one.
-const SESSION_VARIABLE: &str = "QD_SESSION_ID";
+pub(crate) const SESSION_VARIABLE: &str = "QD_SESSION_ID";
 
 /// A connection, and where on the other side the work is done.
 pub(crate) struct ServiceClient {
@@ -27,13 +27,7 @@ impl ServiceClient {
     ) -> Result<ServiceClient> {
         let connection = connection::connect(settings, output).await?;
         let target = match &target.root {
-            Some(root) => {
-                let mut object = json!({ "root": root });
-                if let Some(runner) = &target.runner {
-                    object["runner_id"] = json!(runner);
-                }
-                object
-            }
+            Some(root) => json!({ "root": root, "runner_id": target.runner }),
             None => {
                 let named = target.session.clone().or_else(|| std::env::var(SESSION_VARIABLE).ok());
                 let session_id = connection.resolve_session(named.as_deref()).await?;
@@ -47,8 +41,8 @@ impl ServiceClient {
     fn command(&self, cmd: &str, parameters: Value) -> Value {
         let mut command = parameters;
         if let (Some(command), Some(target)) = (command.as_object_mut(), self.target.as_object()) {
-            command.retain(|_, value| !value.is_null());
             command.extend(target.clone());
+            command.retain(|_, value| !value.is_null());
             command.insert("cmd".to_owned(), json!(cmd));
             command.insert("actor".to_owned(), json!("cli"));
             command.insert("channel".to_owned(), json!("agent"));

@@ -47,22 +47,16 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: FsArgum
             output.show(&found, search_text)
         }
         FsCommand::Mkdir { path, parents } => {
-            done(
-                &client,
-                output,
-                "fs.create_directory",
-                json!({"path": path, "create_parents": parents}),
-                "made",
-            )
-            .await
+            let parameters = json!({"path": path, "create_parents": parents});
+            done(&client, output, "fs.create_directory", parameters, "made").await
         }
         FsCommand::Mv { from, to, force } => {
-            done(&client, output, "fs.move", json!({"from": from, "to": to, "overwrite": force}), "moved")
-                .await
+            let parameters = json!({"from": from, "to": to, "overwrite": force});
+            done(&client, output, "fs.move", parameters, "moved").await
         }
         FsCommand::Cp { from, to, force } => {
-            done(&client, output, "fs.copy", json!({"from": from, "to": to, "overwrite": force}), "copied")
-                .await
+            let parameters = json!({"from": from, "to": to, "overwrite": force});
+            done(&client, output, "fs.copy", parameters, "copied").await
         }
         FsCommand::Rm { path, recursive } => {
             done(&client, output, "fs.delete", json!({"path": path, "recursive": recursive}), "deleted").await
@@ -168,13 +162,8 @@ async fn write(
         "create_parents": parents, "expected_hash": expect,
     });
     let written: FsWriteData = client.call("fs.write", parameters).await?;
-    output.show(&written, |written| {
-        format!(
-            "wrote {} ({} bytes, sha256 {})\n",
-            harmless(&written.path),
-            written.bytes_written,
-            written.hash
-        )
+    output.show(&written, |FsWriteData { path, bytes_written, hash, .. }| {
+        format!("wrote {} ({bytes_written} bytes, sha256 {hash})\n", harmless(path))
     })
 }
 
@@ -188,12 +177,8 @@ fn stat_text(stat: &FsStatData) -> String {
         _ => "file",
     };
     let hash = stat.hash.as_deref().map_or_else(String::new, |hash| format!("\nsha256  {hash}"));
-    format!(
-        "{}\nkind    {kind}\nsize    {}\nmode    {:o}{hash}\n",
-        harmless(&stat.path),
-        stat.size,
-        stat.mode & 0o7777
-    )
+    let (path, size, mode) = (harmless(&stat.path), stat.size, stat.mode & 0o7777);
+    format!("{path}\nkind    {kind}\nsize    {size}\nmode    {mode:o}{hash}\n")
 }
 
 fn search_text(found: &FsSearchData) -> String {
@@ -255,13 +240,11 @@ impl PartialFile {
     }
 
     fn file(&self) -> Result<std::fs::File> {
-        std::fs::File::create(&self.0)
-            .map_err(|error| CliError::failed(format!("cannot write {}: {error}", self.0.display())))
+        std::fs::File::create(&self.0).map_err(|error| CliError::cannot("write", &self.0, &error))
     }
 
     fn finish(self, to: &Path) -> Result<()> {
-        std::fs::rename(&self.0, to)
-            .map_err(|error| CliError::failed(format!("cannot write {}: {error}", to.display())))
+        std::fs::rename(&self.0, to).map_err(|error| CliError::cannot("write", to, &error))
     }
 }
 
@@ -273,13 +256,11 @@ impl Drop for PartialFile {
 }
 
 async fn put(client: &ServiceClient, output: &Output, from: &Path, to: Option<String>) -> Result<()> {
-    let mut file = std::fs::File::open(from)
-        .map_err(|error| CliError::failed(format!("cannot read {}: {error}", from.display())))?;
+    let mut file = std::fs::File::open(from).map_err(|error| CliError::cannot("read", from, &error))?;
     let size = file.metadata()?.len();
     let name = from.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let to = to.or(name).ok_or_else(|| CliError::usage("give the path on the other machine"))?;
-    let upload_id =
-        clock::random_hex(16).map_err(|error| CliError::failed(format!("no randomness: {error}")))?;
+    let upload_id = clock::random_hex(16)?;
     let mut progress = TransferProgress::new(output);
     let mut sent = 0;
     let mut piece = vec![0; PIECE_BYTES];

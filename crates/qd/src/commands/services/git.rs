@@ -22,12 +22,8 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: GitArgu
             output.show(&status, |status| harmless(&status.stdout))
         }
         GitCommand::Diff { path, staged, untracked, base } => {
-            diff(
-                &client,
-                output,
-                json!({"path": path, "staged": staged, "untracked": untracked, "base": base}),
-            )
-            .await
+            let parameters = json!({"path": path, "staged": staged, "untracked": untracked, "base": base});
+            diff(&client, output, parameters).await
         }
         GitCommand::Log { path, limit } => {
             let log: GitLogData = client.call("git.log", json!({"path": path, "limit": limit})).await?;

@@ -1,6 +1,5 @@
 //! `qd approve` and `qd deny`.
 
-use qd_link::client::ClientRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::Decision;
 use qd_wire::{Command, InputRequest};
@@ -14,10 +13,8 @@ use crate::output::{Output, Style};
 use crate::settings::Settings;
 
 pub(crate) async fn approve(settings: &Settings, output: &Output, arguments: ApproveArguments) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(Some(&arguments.session)).await?;
-    let pending = connection.session_state(&session_id).await?.pending_input;
-    let request = choose_question(&pending, &session_id, arguments.request.as_deref())?;
+    let (connection, session_id, request) =
+        open_question(settings, output, &arguments.session, arguments.request.as_deref()).await?;
     if arguments.for_session {
         let answer = InputResponseParams {
             decision: Some(Decision::ApproveForSession),
@@ -44,12 +41,23 @@ pub(crate) async fn approve(settings: &Settings, output: &Output, arguments: App
 }
 
 pub(crate) async fn deny(settings: &Settings, output: &Output, arguments: DenyArguments) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(Some(&arguments.session)).await?;
-    let pending = connection.session_state(&session_id).await?.pending_input;
-    let request = choose_question(&pending, &session_id, arguments.request.as_deref())?;
+    let (connection, session_id, request) =
+        open_question(settings, output, &arguments.session, arguments.request.as_deref()).await?;
     let refusal = InputResponseParams { reason: arguments.reason, ..questions::refusal_of(&request) };
     send(&connection, output, &session_id, &request, refusal, "denied").await
+}
+
+/// A connection, the session and its question that are named.
+async fn open_question(
+    settings: &Settings,
+    output: &Output,
+    session: &str,
+    question: Option<&str>,
+) -> Result<(Connection, String, InputRequest)> {
+    let (connection, session_id) = connection::connect_to(settings, output, Some(session)).await?;
+    let pending = connection.session_state(&session_id).await?.pending_input;
+    let request = choose_question(&pending, &session_id, question)?;
+    Ok((connection, session_id, request))
 }
 
 async fn send(
@@ -61,8 +69,7 @@ async fn send(
     done: &str,
 ) -> Result<()> {
     let sentence = format!("{done} {} of {session_id}", answer.request_id);
-    let request = ClientRequest::session(session_id, Command::InputResponse(answer));
-    let response = super::call(&connection.client, &request).await?;
+    let response = super::call(&connection.client, session_id, Command::InputResponse(answer)).await?;
     if !output.json {
         output.out(&questions::question_text(question, output.style))?;
     }

@@ -26,7 +26,8 @@ pub(crate) async fn show_run(
             Ok(())
         }
         terminal::TerminalEnd::Gone => {
-            Err(CliError::failed("the session was closed before the program ended"))
+            Err(CliError::failed(format!("session {session_id} was closed before the program ended"))
+                .hint(format!("show its output: qd logs {session_id}")))
         }
         terminal::TerminalEnd::Exited { exit_code, signal, error } => {
             match terminal::exit_code(exit_code, signal) {
@@ -39,8 +40,8 @@ pub(crate) async fn show_run(
 
 /// Follows a session and talks to it.
 pub(crate) async fn run(settings: &Settings, output: &Output, arguments: AttachArguments) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(arguments.session.as_deref()).await?;
+    let (connection, session_id) =
+        connection::connect_to(settings, output, arguments.session.as_deref()).await?;
     let state = connection.session_state(&session_id).await?;
     if is_terminal(&state.harness) {
         // A person gets the screen at once; a pipe gets everything, from the beginning.

@@ -1,6 +1,6 @@
 //! The commands that say one thing to one session: `send`, `steer`, `abort`, `stop`, `restart`, `rm`.
 
-use qd_link::client::{CallError, ClientRequest};
+use qd_link::client::ClientRequest;
 use qd_wire::Command;
 use qd_wire::command::{NoParams, PromptParams, SteerParams, StreamingBehavior};
 use qd_wire::data::SessionStatus;
@@ -8,7 +8,7 @@ use qd_wire::data::SessionStatus;
 use crate::arguments::{SendArguments, SteerArguments};
 use crate::client::connection;
 use crate::client::sessions::is_busy;
-use crate::error::Result;
+use crate::error::{Result, session_refusal};
 use crate::output::Output;
 use crate::settings::Settings;
 
@@ -20,11 +20,10 @@ pub(crate) async fn send(settings: &Settings, output: &Output, arguments: SendAr
         (false, false) => None,
     };
     let params = PromptParams { message, images: None, streaming_behavior, client_id: None };
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(Some(&arguments.session)).await?;
-    let frame = super::waiting_frame(Some(&session_id), Command::Prompt(params), arguments.wait);
-    let response = super::call_frame(&connection.client, &frame).await?;
-    output.report(&response, &format!("sent to {session_id}"))
+    let (connection, session_id) = connection::connect_to(settings, output, Some(&arguments.session)).await?;
+    let request = ClientRequest::session(&session_id, Command::Prompt(params));
+    let response = connection.client.call(&super::waiting(request, arguments.wait)).await?;
+    output.report(&super::succeeded(&session_id, response)?, &format!("sent to {session_id}"))
 }
 
 pub(crate) async fn steer(settings: &Settings, output: &Output, arguments: SteerArguments) -> Result<()> {
@@ -34,8 +33,7 @@ pub(crate) async fn steer(settings: &Settings, output: &Output, arguments: Steer
 }
 
 pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(Some(session)).await?;
+    let (connection, session_id) = connection::connect_to(settings, output, Some(session)).await?;
     let before = connection.session_state(&session_id).await?;
     let request = ClientRequest::session(&session_id, Command::Abort(NoParams {}));
     let response = connection.client.call(&request).await?;
@@ -45,7 +43,7 @@ pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -
     };
     // A session without a process refuses, and that is as good: nothing ran in it. Of one that is away nobody knows.
     if !response.success && (is_busy(before.status) || before.status == SessionStatus::Offline) {
-        return Err(CallError::Refused(Box::new(response)).into());
+        return Err(session_refusal(&session_id, response));
     }
     let after = connection.session_state(&session_id).await?;
     if let Some(queued) = queued_sentence(after.queue.steering.len() + after.queue.follow_up.len()) {
@@ -64,15 +62,14 @@ fn queued_sentence(count: usize) -> Option<String> {
 }
 
 pub(crate) async fn stop(settings: &Settings, output: &Output, session: &str) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(Some(session)).await?;
+    let (connection, session_id) = connection::connect_to(settings, output, Some(session)).await?;
     let before = connection.session_state(&session_id).await?;
     let request = ClientRequest::session(&session_id, Command::SessionClose(NoParams {}));
     let response = connection.client.call(&request).await?;
     if before.status == SessionStatus::Closed {
         return output.report(&response, &format!("{session_id} is already closed"));
     }
-    output.report(&super::succeeded(response)?, &format!("stopped {session_id}"))
+    output.report(&super::succeeded(&session_id, response)?, &format!("stopped {session_id}"))
 }
 
 pub(crate) async fn restart(settings: &Settings, output: &Output, session: &str) -> Result<()> {
@@ -90,9 +87,8 @@ async fn call_session(
     command: Command,
     done: &str,
 ) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(Some(session)).await?;
-    let response = super::call(&connection.client, &ClientRequest::session(&session_id, command)).await?;
+    let (connection, session_id) = connection::connect_to(settings, output, Some(session)).await?;
+    let response = super::call(&connection.client, &session_id, command).await?;
     output.report(&response, &format!("{done} {session_id}"))
 }
 
@@ -102,13 +98,9 @@ mod tests {
 
     #[test]
     fn what_stays_queued_is_said() {
-        let said: Vec<_> = [0, 1, 2].map(queued_sentence).into_iter().flatten().collect();
-        assert_eq!(
-            said,
-            [
-                "1 queued message stays and runs with the next prompt",
-                "2 queued messages stay and run with the next prompt"
-            ]
-        );
+        let [none, one, two] = [0, 1, 2].map(queued_sentence);
+        assert_eq!(none, None);
+        assert_eq!(one.unwrap(), "1 queued message stays and runs with the next prompt");
+        assert_eq!(two.unwrap(), "2 queued messages stay and run with the next prompt");
     }
 }

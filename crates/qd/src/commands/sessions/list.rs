@@ -59,16 +59,13 @@ struct SessionTable<'a> {
 
 impl SessionTable<'_> {
     fn text(&self, sessions: &[SessionSummary], questions: &BTreeMap<String, Vec<InputRequest>>) -> String {
-        let rows: Vec<TableRow> = sessions
-            .iter()
-            .map(|session| {
-                let below = questions.get(&session.session_id).into_iter().flatten();
-                let below = below.map(|question| self.question(question)).collect();
-                let is_marked = session.pending_input_count > 0;
-                TableRow { cells: self.columns(self.row(session).to_vec()), is_marked, below }
-            })
-            .collect();
-        table(&self.columns(HEAD.to_vec()), &rows, self.style)
+        let row = |session: &SessionSummary| {
+            let below = questions.get(&session.session_id).into_iter().flatten();
+            let below = below.map(|question| self.question(question)).collect();
+            let is_marked = session.pending_input_count > 0;
+            TableRow { cells: self.columns(self.row(session).to_vec()), is_marked, below }
+        };
+        table(&self.columns(HEAD.to_vec()), sessions.iter().map(row), self.style)
     }
 
     fn columns<T>(&self, mut cells: Vec<T>) -> Vec<T> {

@@ -22,8 +22,8 @@ const PAGE_MESSAGES: u64 = 200;
 
 /// Shows the conversation so far, and with `-f` what follows.
 pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArguments) -> Result<()> {
-    let connection = connection::connect(settings, output).await?;
-    let session_id = connection.resolve_session(arguments.session.as_deref()).await?;
+    let (connection, session_id) =
+        connection::connect_to(settings, output, arguments.session.as_deref()).await?;
     if is_terminal(&connection.session_state(&session_id).await?.harness) {
         let attachment = connection.attach(AttachStart::Attach { session_id, after: Some(0) }).await?;
         return terminal::print_run(output, attachment, arguments.follow).await;

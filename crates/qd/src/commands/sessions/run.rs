@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_link::client::{AttachStart, Attachment, CallError, ClientRequest};
+use qd_link::client::{AttachStart, Attachment, ClientRequest};
 use qd_wire::Command;
 use qd_wire::command::{PromptParams, SessionConfig, SessionCreateParams};
 use qd_wire::data::{RunnerInfo, RunnerStatus, SessionCreatedData};
@@ -99,7 +99,7 @@ async fn create(
     mut config: SessionConfig,
 ) -> Result<Attachment> {
     let connection = connection::connect(settings, output).await?;
-    let key = clock::random_hex(12).map_err(|error| CliError::failed(format!("no randomness: {error}")))?;
+    let key = clock::random_hex(12)?;
     let runners = connection.runners().await?;
     if let Some(name) = &arguments.runner {
         check_reachable(&runners, name, connection.is_local())?;
@@ -116,12 +116,12 @@ async fn create(
         }
         (runner_id, wait) => {
             let create = Command::SessionCreate(SessionCreateParams { config, check_only: None });
-            let mut frame = super::waiting_frame(None, create, wait);
-            frame.runner_id = runner_id;
-            frame.idempotency_key = Some(key);
-            let response = super::call_frame(&connection.client, &frame).await?;
-            let created: SessionCreatedData =
-                serde_json::from_value(response.data.unwrap_or_default()).map_err(CallError::Decode)?;
+            let request = super::waiting(ClientRequest::anywhere(create), wait).idempotency_key(key);
+            let request = match runner_id {
+                Some(runner_id) => request.runner(runner_id),
+                None => request,
+            };
+            let created: SessionCreatedData = connection.client.query(&request).await?;
             AttachStart::Attach { session_id: created.session_id, after }
         }
     };
@@ -173,7 +173,7 @@ fn placement(runners: &[RunnerInfo], arguments: &RunArguments, hostname: &str) -
 async fn detach(output: &Output, attachment: &Attachment, session_id: &str, prompt: String) -> Result<()> {
     let params = PromptParams { message: prompt, images: None, streaming_behavior: None, client_id: None };
     let client = attachment.client().ok_or_else(|| CliError::unreachable("the connection was lost"))?;
-    super::call(client, &ClientRequest::session(session_id, Command::Prompt(params))).await?;
+    super::call(client, session_id, Command::Prompt(params)).await?;
     report_id(output, session_id)
 }
 
