@@ -14,30 +14,23 @@ export interface TextQuestion {
   action?: string;
 }
 
-type OpenDialog =
-  | { kind: "confirm"; question: Confirmation; done: (answer: boolean) => void }
-  | { kind: "text"; question: TextQuestion; done: (answer: string | undefined) => void };
+type OpenDialog = ({ kind: "confirm"; question: Confirmation } | { kind: "text"; question: TextQuestion }) & {
+  /** Told what was typed, nothing of it where there is nothing to type; or nothing at all when the person does not want it. */
+  done: (answer: string | undefined) => void;
+};
 
 class Dialogs {
   current = $state.raw<OpenDialog | undefined>();
 
   ask(open: OpenDialog): void {
-    this.cancel();
+    this.close();
     this.current = open;
   }
 
-  cancel(): void {
+  close(answer?: string): void {
     const open = this.current;
     this.current = undefined;
-    if (open?.kind === "confirm") open.done(false);
-    else open?.done(undefined);
-  }
-
-  accept(text: string): void {
-    const open = this.current;
-    this.current = undefined;
-    if (open?.kind === "confirm") open.done(true);
-    else open?.done(text);
+    open?.done(answer);
   }
 }
 
@@ -45,7 +38,7 @@ export const dialogs = new Dialogs();
 
 /** Resolves to whether the person wants it. */
 export function confirm(question: Confirmation): Promise<boolean> {
-  return new Promise((done) => dialogs.ask({ kind: "confirm", question, done }));
+  return new Promise((resolve) => dialogs.ask({ kind: "confirm", question, done: (answer) => resolve(answer !== undefined) }));
 }
 
 /** Resolves to what was typed, or to nothing when the person changed their mind. */

@@ -5,11 +5,10 @@ export interface ToastOptions {
   action?: { label: string; run: () => void };
 }
 
-export interface Toast {
+export interface Toast extends ToastOptions {
   id: number;
   text: string;
   kind: ToastKind;
-  action?: { label: string; run: () => void };
 }
 
 /** Errors stay longer: they say what to do. */
@@ -26,9 +25,7 @@ class Toasts {
     const same = this.list.find((toast) => toast.text === text && toast.kind === kind);
     if (same) this.dismiss(same.id);
     const id = this.#next++;
-    const toast: Toast = { id, text, kind };
-    if (options.action) toast.action = options.action;
-    this.list.push(toast);
+    this.list.push({ ...options, id, text, kind });
     this.resume(id, kind);
     const oldest = this.list[0];
     if (this.list.length > MOST && oldest) this.dismiss(oldest.id);

@@ -1,3 +1,6 @@
+/** What `go` notes of an entry of the history; entries that it did not make have none of it. */
+type HistoryState = { from?: string; scroll?: number } | null;
+
 /** Where we are: the address bar is the only truth. */
 class Route {
   path = $state(location.pathname);
@@ -36,7 +39,7 @@ export function go(path: string, options: { replace?: boolean } = {}): void {
   const isHere = path === location.pathname + location.search + location.hash;
   if (options.replace || isHere) history.replaceState(null, "", path);
   else {
-    history.replaceState({ ...(history.state as object | null), scroll: document.getElementById("main")?.scrollTop ?? 0 }, "");
+    history.replaceState({ ...(history.state as HistoryState), scroll: document.getElementById("main")?.scrollTop ?? 0 }, "");
     history.pushState({ from: location.pathname }, "", path);
   }
   route.read();
@@ -44,16 +47,12 @@ export function go(path: string, options: { replace?: boolean } = {}): void {
 
 /** Goes to a page by going back, if that is where we came from: then it is as it was left. */
 export function goBackTo(path: string): void {
-  const state: unknown = history.state;
-  const from = typeof state === "object" && state !== null && "from" in state ? state.from : undefined;
-  if (from === path) history.back();
+  if ((history.state as HistoryState)?.from === path) history.back();
   else go(path);
 }
 
 addEventListener("popstate", (event: PopStateEvent) => {
-  const state: unknown = event.state;
-  const hasScroll = typeof state === "object" && state !== null && "scroll" in state && typeof state.scroll === "number";
-  route.scroll = hasScroll ? Number(state.scroll) : 0;
+  route.scroll = Number((event.state as HistoryState)?.scroll ?? 0);
   route.read();
 });
 

@@ -34,13 +34,7 @@ class ThemeChoice {
   apply(): void {
     document.documentElement.dataset["theme"] = this.isDark ? "dark" : "light";
     const colour = getComputedStyle(document.documentElement).getPropertyValue("--bg").trim();
-    let meta = document.querySelector<HTMLMetaElement>('meta[name="theme-color"]');
-    if (!meta) {
-      meta = document.createElement("meta");
-      meta.name = "theme-color";
-      document.head.append(meta);
-    }
-    meta.content = colour;
+    document.querySelector('meta[name="theme-color"]')?.setAttribute("content", colour);
   }
 }
 

@@ -37,14 +37,9 @@ function draw(image: HTMLImageElement, count: number): string | undefined {
 async function showFavicon(count: number): Promise<void> {
   const link = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
   if (!link) return;
-  if (count === 0) {
-    link.type = "image/svg+xml";
-    link.href = PLAIN_ICON;
-    return;
-  }
-  const picture = draw(await loadIcon(), count);
+  const picture = count === 0 ? PLAIN_ICON : draw(await loadIcon(), count);
   if (!picture || count !== shownCount) return;
-  link.type = "image/png";
+  link.type = count === 0 ? "image/svg+xml" : "image/png";
   link.href = picture;
 }
 

@@ -22,26 +22,20 @@ function loader(load: () => Promise<{ default: unknown }>): PageLoader {
 const loaders = {
   // The first page of most visits: it comes with the shell.
   fleet: loader(() => Promise.resolve({ default: FleetPage })),
-  new: loader(() => import("../../new/NewSessionPage.svelte")),
   conversation: loader(() => import("../../conversation/ConversationPage.svelte")),
   run: loader(() => import("../../terminal/RunPage.svelte")),
   terminal: loader(() => import("../../terminal/TerminalPage.svelte")),
   files: loader(() => import("../../files/FilesPage.svelte")),
   changes: loader(() => import("../../changes/ChangesPage.svelte")),
-  approvals: loader(() => import("../../approvals/ApprovalsPage.svelte")),
-  history: loader(() => import("../../history/HistoryPage.svelte")),
-  usage: loader(() => import("../../usage/UsagePage.svelte")),
-  settings: loader(() => import("../../settings/SettingsPage.svelte")),
-  welcome: loader(() => import("../../welcome/WelcomePage.svelte")),
 };
 
 const simple: Record<string, { title: string; load: PageLoader }> = {
-  new: { title: "New session", load: loaders.new },
-  approvals: { title: "Approvals", load: loaders.approvals },
-  history: { title: "History", load: loaders.history },
-  usage: { title: "Usage", load: loaders.usage },
-  settings: { title: "Settings", load: loaders.settings },
-  welcome: { title: "Welcome", load: loaders.welcome },
+  new: { title: "New session", load: loader(() => import("../../new/NewSessionPage.svelte")) },
+  approvals: { title: "Approvals", load: loader(() => import("../../approvals/ApprovalsPage.svelte")) },
+  history: { title: "History", load: loader(() => import("../../history/HistoryPage.svelte")) },
+  usage: { title: "Usage", load: loader(() => import("../../usage/UsagePage.svelte")) },
+  settings: { title: "Settings", load: loader(() => import("../../settings/SettingsPage.svelte")) },
+  welcome: { title: "Welcome", load: loader(() => import("../../welcome/WelcomePage.svelte")) },
 };
 
 /** The page of a path; nothing for a path that is nobody's. */

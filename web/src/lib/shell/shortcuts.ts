@@ -1,35 +1,16 @@
 /** Every keyboard shortcut of the app, in one table: the shell listens to those with a name, the help shows all. */
-export type ShortcutName =
-  | "palette"
-  | "help"
-  | "go-fleet"
-  | "go-approvals"
-  | "go-history"
-  | "go-usage"
-  | "go-settings"
-  | "new-session"
-  | "next-needing"
-  | "next-session"
-  | "previous-session"
-  | "search"
-  | "tab-conversation"
-  | "tab-terminal"
-  | "tab-files"
-  | "tab-changes"
-  | "theme";
-
 export interface Shortcut {
   /** "Mod+K" is one press (Mod: Cmd on a Mac, else Ctrl), "g f" two presses one after the other. */
   keys: string;
   does: string;
   section: "App" | "Go to" | "Sessions" | "Conversation" | "Terminal" | "Files and changes" | "Lists and dialogs";
   /** Those of the shell; the others are listened to where they work. */
-  name?: ShortcutName;
+  name?: string;
   /** Works while typing too. */
   whileTyping?: boolean;
 }
 
-export const shortcuts: readonly Shortcut[] = [
+const table = [
   { keys: "Mod+K", does: "Go anywhere, do anything; type to find a session", section: "App", name: "palette", whileTyping: true },
   { keys: "?", does: "This help", section: "App", name: "help" },
   { keys: "t", does: "Light or dark", section: "App", name: "theme" },
@@ -58,7 +39,10 @@ export const shortcuts: readonly Shortcut[] = [
   { keys: "Mod+Enter", does: "Save the comment", section: "Files and changes" },
   { keys: "Esc", does: "Close a list or a window", section: "Lists and dialogs" },
   { keys: "ArrowUp ArrowDown", does: "Move in lists", section: "Lists and dialogs" },
-];
+] as const satisfies readonly Shortcut[];
+
+export const shortcuts: readonly Shortcut[] = table;
+export type ShortcutName = Extract<(typeof table)[number], { name: string }>["name"];
 
 /** What we read of a key. */
 export type KeyPress = Pick<
@@ -92,6 +76,6 @@ export class ShortcutReader {
       shortcuts.find((shortcut) => shortcut.name && shortcut.keys === key);
     if (!found || (isTyping && !found.whileTyping)) return undefined;
     this.#before = "";
-    return found.name;
+    return found.name as ShortcutName;
   }
 }
