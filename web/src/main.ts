@@ -1,6 +1,7 @@
 import { mount } from "svelte";
 import "./lib/styles/tokens.css";
 import "./lib/styles/base.css";
+import "./lib/styles/utilities.css";
 import App from "./App.svelte";
 import { app } from "./lib/app.svelte.ts";
 import { theme } from "./lib/browser/theme.svelte.ts";

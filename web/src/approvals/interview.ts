@@ -22,7 +22,9 @@ export function responsesOf(questions: readonly InterviewQuestion[], values: For
   for (const { id, type } of questions) {
     const value = values[id];
     if (value === undefined || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    responses[id] = type === "number" && typeof value === "string" ? Number(value) : value;
+    // A list is copied: the form may change while its answer waits for the connection.
+    if (Array.isArray(value)) responses[id] = [...value];
+    else responses[id] = type === "number" && typeof value === "string" ? Number(value) : value;
   }
   return responses;
 }

@@ -1,6 +1,6 @@
 import type { CommandParams, SearchHit } from "@quarterdeck/client";
 import { app } from "../lib/app.svelte.ts";
-import { errorText } from "../lib/format.ts";
+import { LatestCall } from "../lib/latestCall.svelte.ts";
 import { dayStart, type HistoryQuery } from "./query.ts";
 
 const PAGE = 50;
@@ -15,14 +15,11 @@ export interface HitGroup {
 }
 
 /** One search at a time: what was asked last is what is shown. */
-export class Search {
+export class Search extends LatestCall {
   hits = $state.raw<SearchHit[]>([]);
-  isLoading = $state(false);
-  error = $state<string | undefined>();
   hasMore = $state(false);
   /** What the hits on the screen are for; empty before the first answer. */
   shownFor = $state("");
-  #asked = 0;
   #wanted: HistoryQuery | undefined;
 
   groups: HitGroup[] = $derived(grouped(this.hits));
@@ -30,11 +27,9 @@ export class Search {
   async find(wanted: HistoryQuery): Promise<void> {
     this.#wanted = wanted;
     if (wanted.text.trim() === "") {
-      this.#asked += 1;
+      this.forget();
       this.hits = [];
       this.hasMore = false;
-      this.isLoading = false;
-      this.error = undefined;
       this.shownFor = "";
       return;
     }
@@ -42,28 +37,19 @@ export class Search {
   }
 
   async more(): Promise<void> {
-    if (this.#wanted && this.hasMore && !this.isLoading) await this.#ask(this.#wanted, this.hits.length);
+    if (this.#wanted && this.hasMore && !this.isRunning) await this.#ask(this.#wanted, this.hits.length);
   }
 
   async again(): Promise<void> {
     if (this.#wanted) await this.find(this.#wanted);
   }
 
-  async #ask(wanted: HistoryQuery, offset: number): Promise<void> {
-    const asked = ++this.#asked;
-    this.isLoading = true;
-    this.error = undefined;
-    try {
-      const { hits } = await app.client.call("search", paramsOf(wanted, offset));
-      if (asked !== this.#asked) return;
+  #ask(wanted: HistoryQuery, offset: number): Promise<void> {
+    return this.run(() => app.client.call("search", paramsOf(wanted, offset)), ({ hits }) => {
       this.hits = offset === 0 ? hits : [...this.hits, ...hits];
       this.hasMore = hits.length === PAGE;
       this.shownFor = wanted.text;
-    } catch (error) {
-      if (asked === this.#asked) this.error = errorText(error);
-    } finally {
-      if (asked === this.#asked) this.isLoading = false;
-    }
+    });
   }
 }
 

@@ -27,6 +27,8 @@ class App {
   isSignedOut = $state(false);
   /** Whether we know who we are, or may guess it: a browser that was never signed in sees nothing before it is asked to. */
   isKnown = $state(recall("signedIn", false));
+  /** Questions that wait for an answer. */
+  questionCount: number = $derived(this.sessions.reduce((sum, session) => sum + session.pending_input_count, 0));
   needsYou: SessionSummary[] = $derived(this.sessions.filter((session) => groupOf(session) === "needs"));
 
   /** Called once, when the page starts. */
@@ -34,8 +36,7 @@ class App {
     const { client } = this;
     client.onConnection((info) => {
       this.connection = info;
-      if (info.state === "refused") void this.loadMe();
-      else if (info.state === "live" && !this.me) void this.loadMe();
+      if (info.state === "refused" || (info.state === "live" && !this.me)) void this.loadMe();
     });
     client.onPendingCalls((count) => (this.pendingCalls = count));
     client.fleet.onChange(coalesced(() => this.#readFleet()));

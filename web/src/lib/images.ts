@@ -23,6 +23,18 @@ export async function readImages(files: Iterable<File>, already: number): Promis
   return images;
 }
 
+/** The files of a paste; text is left to the field. */
+export function pastedFiles(event: ClipboardEvent): File[] {
+  const files = [...(event.clipboardData?.files ?? [])];
+  if (files.length > 0) event.preventDefault();
+  return files;
+}
+
+export function droppedFiles(event: DragEvent): File[] {
+  event.preventDefault();
+  return [...(event.dataTransfer?.files ?? [])];
+}
+
 function problemWith(file: File, already: number): string | undefined {
   if (!isShowable(file.type)) return `${file.name || "The file"} is not an image that agents can read. Upload other files under Files and name them with @.`;
   if (file.size > IMAGE_BYTES_MAX) {

@@ -1,29 +1,17 @@
-import { errorText } from "../../lib/format.ts";
+import { LatestCall } from "../../lib/latestCall.svelte.ts";
 
 /** Something read from the hub, with what goes wrong at it. Asked again, the old answer stays until the new one is there. */
-export class Resource<T> {
+export class Resource<T> extends LatestCall {
   data = $state.raw<T | undefined>();
-  error = $state<string | undefined>();
-  isLoading = $state(false);
   #read: () => Promise<T>;
-  #asked = 0;
 
   constructor(read: () => Promise<T>) {
+    super();
     this.#read = read;
     void this.load();
   }
 
-  async load(): Promise<void> {
-    const now = ++this.#asked;
-    this.isLoading = true;
-    this.error = undefined;
-    try {
-      const data = await this.#read();
-      if (now === this.#asked) this.data = data;
-    } catch (error) {
-      if (now === this.#asked) this.error = errorText(error);
-    } finally {
-      if (now === this.#asked) this.isLoading = false;
-    }
+  load(): Promise<void> {
+    return this.run(this.#read, (data) => (this.data = data));
   }
 }
