@@ -43,7 +43,7 @@ export class PendingSends {
     return clientId;
   }
 
-  /** PendingSends one that failed, or whose fate nobody knows, as a new one in the same place. */
+  /** Sends one that failed, or whose fate nobody knows, as a new one in the same place. */
   resend(sessionId: string, clientId: string): string | undefined {
     const old = this.#find(sessionId, clientId);
     if (!old || old.status === "waiting" || old.status === "sent") return undefined;
