@@ -6,12 +6,11 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 
-use crate::support::{Client, World, soon, world_with_session};
+use crate::support::{Client, World, assert_fields, soon, world_with_session};
 
 async fn is_alive(client: &mut Client) {
     client.send(&json!({"channel":"agent","id":"alive","cmd":"get_runners"})).await;
-    let response = client.next().await;
-    assert_eq!((&response["id"], &response["success"]), (&json!("alive"), &json!(true)));
+    assert_fields(&client.next().await, json!({"id": "alive", "success": true}));
 }
 
 #[tokio::test]
@@ -47,11 +46,7 @@ async fn frames_that_are_no_command_get_an_error_and_the_connection_lives() {
     }
     for channel in ["files", "terminal"] {
         client.send_text(&format!("{{\"channel\":\"{channel}\",\"id\":\"f\",\"type\":\"x\"}}")).await;
-        let answer = client.next().await;
-        assert_eq!(
-            (&answer["channel"], &answer["type"], &answer["id"]),
-            (&json!(channel), &json!("error"), &json!("f"))
-        );
+        assert_fields(&client.next().await, json!({"channel": channel, "type": "error", "id": "f"}));
     }
     client.send_text("{\"channel\":\"agent\",\"id\":\"me\",\"cmd\":7}").await;
     assert_eq!(client.next().await["id"], "me");
@@ -77,11 +72,11 @@ async fn conditions_that_no_runner_could_read_are_answered_at_once() {
         let head = r#""channel":"agent","id":"x","session_id":"s","cmd":"prompt","message":"m""#;
         client.send_text(&format!("{{{head},{fields}}}")).await;
         let answer = client.next().await;
-        assert_eq!(
-            (&answer["event"], &answer["id"], &answer["cmd"], &answer["success"]),
-            (&json!("response"), &json!("x"), &json!("prompt"), &json!(false))
+        assert_fields(
+            &answer,
+            json!({"event": "response", "id": "x", "cmd": "prompt", "success": false,
+            "code": "invalid_request"}),
         );
-        assert_eq!(answer["code"], "invalid_request");
         assert!(answer["error"].as_str().unwrap().contains(name), "it says which: {answer}");
     }
     client.command("y", "s", "prompt", json!({"idempotency_key":null,"if_session_version":null})).await;

@@ -9,7 +9,7 @@ use qd_testkit::push::{Browser, PushService};
 use serde_json::{Value, json};
 
 use crate::access::people::{add_person, call, log_in};
-use crate::support::{Runner, TOKEN, World, answer, created, record, soon};
+use crate::support::{Runner, TOKEN, World, assert_fields, created, record, soon};
 
 const ALL: [&str; 4] = ["approval", "question", "done", "failed"];
 
@@ -38,8 +38,7 @@ async fn start_in(
         configure(config);
     })
     .await;
-    runner.hello().await;
-    runner.line_of("runner.welcome").await;
+    runner.come().await;
     runner.say(&created("s")).await;
     runner.line_of("ack").await;
     (world, runner, PushService::start().await)
@@ -102,10 +101,11 @@ async fn a_question_is_told_with_content_or_without_and_taken_back() {
     runner.say(&permission(2, "q1")).await;
 
     let (sent, message) = service.message(&open, 0).await;
-    assert_eq!(message["title"], "Run a command?");
-    assert_eq!(message["body"], "w: ls");
-    assert_eq!((&message["kind"], &message["session_id"]), (&json!("approval"), &json!("s")));
-    assert_eq!((&message["request_id"], &message["badge"]), (&json!("q1"), &json!(1)));
+    assert_fields(
+        &message,
+        json!({"title": "Run a command?", "body": "w: ls", "kind": "approval",
+        "session_id": "s", "request_id": "q1", "badge": 1}),
+    );
     assert_eq!((sent.header("urgency"), sent.header("content-encoding")), ("high", "aes128gcm"));
     assert_eq!((sent.header("ttl"), sent.header("topic").len()), ("86400", 32));
     let (claims, key) = sent.proof();
@@ -169,8 +169,7 @@ async fn who_looks_is_told_when_they_look_away() {
     elsewhere.send(&frame(true, Some("another"))).await;
     // Frames are acted on in their order: when the second is refused, the first is known.
     for client in [&mut screen, &mut elsewhere] {
-        client.send(&json!({"channel":"system","type":"nonsense"})).await;
-        assert_eq!(client.next().await["type"], "error");
+        assert_eq!(client.ask(&json!({"channel":"system","type":"nonsense"})).await["type"], "error");
     }
     runner.say(&permission(2, "q1")).await;
     let (_, message) = service.message(&his, 0).await;
@@ -222,10 +221,7 @@ async fn an_answer_from_a_push_counts_once() {
     );
     // The runner could not take it: the token stays good.
     let (first, ()) = tokio::join!(answer_push(&world, &token, "approve"), async {
-        let command = runner.command().await;
-        let refusal =
-            answer(&command, "null").replace(r#""success":true"#, r#""success":false,"error":"busy""#);
-        runner.say(&refusal).await;
+        runner.refuse_next("busy").await;
     });
     assert_eq!(
         (first.0, &first.1["code"]),
@@ -239,15 +235,10 @@ async fn an_answer_from_a_push_counts_once() {
         command
     });
     assert_eq!(second, (200, json!({"session_id":"s","request_id":"q1"})));
-    assert_eq!(
-        (
-            &command["cmd"],
-            &command["request_id"],
-            &command["decision"],
-            &command["actor"],
-            &command["user_id"]
-        ),
-        (&json!("input_response"), &json!("q1"), &json!("approve"), &json!("push"), &json!("alice"))
+    assert_fields(
+        &command,
+        json!({"cmd": "input_response", "request_id": "q1", "decision": "approve",
+        "actor": "push", "user_id": "alice"}),
     );
     runner.say(&resolved(3, "q1")).await;
     assert_eq!(answer_push(&world, &token, "approve").await.0, 410);
@@ -339,19 +330,14 @@ async fn subscriptions_and_key_survive_a_restart_and_open_questions_are_told_aga
     let (first, message) = service.message(&browser, 0).await;
     let old = message["answer_token"].clone();
     drop(runner);
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
 
     let path = directory.path().to_owned();
     let (world, mut runner) = World::start_as(directory, |config| quick(config, &path)).await;
     let state = json!({"session_id":"s","runner_id":"r1","harness":"demo","status":"idle","session_version":1,
         "seq":2,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[
         {"type":"permission","request_id":"q1","title":"Run a command?","description":"ls"}]});
-    let hello = json!({"type":"runner.hello","runner_id":"r1","hostname":"h","harnesses":["demo"],"max_sessions":4,
-        "version":"1","os":"linux","sessions":[{"session_id":"s","last_seq":2,"state":state}]});
-    runner.say(&hello.to_string()).await;
+    runner.hello_with("r1", json!([{"session_id":"s","last_seq":2,"state":state}])).await;
     runner.line_of("runner.welcome").await;
     let (second, message) = service.message(&browser, 1).await;
     assert_eq!(message["request_id"], "q1");
@@ -359,9 +345,7 @@ async fn subscriptions_and_key_survive_a_restart_and_open_questions_are_told_aga
     assert_eq!(subscriptions(&world, TOKEN).await[0]["id"], id);
     assert_eq!(answer_push(&world, &old, "approve").await.0, 410, "tokens are of one life");
     let (answered, ()) = tokio::join!(answer_push(&world, &message["answer_token"], "deny"), async {
-        let command = runner.command().await;
-        assert_eq!(command["decision"], "deny");
-        runner.answer(&command, "null").await;
+        assert_eq!(runner.answer_next("null").await["decision"], "deny");
     });
     assert_eq!(answered.0, 200);
     world.stop().await;
@@ -450,8 +434,7 @@ async fn subscriptions_are_ones_own_and_checked() {
         let (status, _, answer) = call(&world, Some(&alice), "POST", "/api/push/subscriptions", &body).await;
         assert_eq!(status, 400, "{body}: {answer}");
     }
-    let (_, _, added) = call(&world, Some(&alice), "POST", "/api/tokens", r#"{"name":"ci"}"#).await;
-    let token = added["token"].as_str().unwrap();
+    let token = &*world.new_token(&alice, json!({"name":"ci"})).await;
     let body = browser.subscription(&["done"], true).to_string();
     assert_eq!(call(&world, Some(token), "POST", "/api/push/subscriptions", &body).await.0, 403);
     assert_eq!(call(&world, None, "GET", "/api/push", "").await.0, 401);

@@ -18,6 +18,13 @@ use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const TOKEN: &str = "owner-token-of-the-tests";
+/// The headers of a request for a WebSocket.
+pub(crate) const UPGRADE: [(&str, &str); 4] = [
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -47,8 +54,7 @@ impl World {
     pub(crate) async fn start_in(directory: tempfile::TempDir, limits: Limits) -> (World, Runner) {
         let (world, mut runner) = Self::start_silent(directory, limits).await;
         runner.hello().await;
-        let welcome = runner.line_of("runner.welcome").await;
-        assert_eq!(welcome["runner_id"], "r1");
+        assert_fields(&runner.line_of("runner.welcome").await, json!({"runner_id": "r1"}));
         (world, runner)
     }
 
@@ -177,6 +183,14 @@ impl World {
         self.shutdown.cancel();
         soon("the end", self.server).await.unwrap();
     }
+
+    /// Stops the hub and closes its store; another one can be started with what it leaves.
+    pub(crate) async fn end(self) -> tempfile::TempDir {
+        self.shutdown.cancel();
+        soon("the end", self.server).await.unwrap();
+        self.store.close().await;
+        self.directory
+    }
 }
 
 /// Sends a request and gives status, head and body of the answer. An accepted upgrade stays open: its head is enough.
@@ -216,12 +230,30 @@ impl Runner {
     }
 
     pub(crate) async fn hello_as(&mut self, runner_id: &str) {
-        self.say(
-            &json!({"type":"runner.hello","runner_id":runner_id,"hostname":"h","harnesses":["demo"],
-            "max_sessions":4,"version":"1","os":"linux"})
-            .to_string(),
-        )
-        .await;
+        self.hello_with(runner_id, json!([])).await;
+    }
+
+    /// Says hello with these sessions.
+    pub(crate) async fn hello_with(&mut self, runner_id: &str, sessions: Value) {
+        let hello = json!({"type":"runner.hello","runner_id":runner_id,"hostname":"h","harnesses":["demo"],
+            "max_sessions":4,"version":"1","os":"linux","sessions":sessions});
+        self.say(&hello.to_string()).await;
+    }
+
+    /// Says hello and is welcomed.
+    pub(crate) async fn come(&mut self) -> Value {
+        self.come_as("r1").await
+    }
+
+    pub(crate) async fn come_as(&mut self, runner_id: &str) -> Value {
+        self.hello_as(runner_id).await;
+        self.line_of("runner.welcome").await
+    }
+
+    /// A new session, whose first record is stored.
+    pub(crate) async fn create(&mut self, session: &str) {
+        self.say(&created(session)).await;
+        while self.line_of("ack").await["session_id"] != session {}
     }
 
     /// Sends one line, or several.
@@ -276,11 +308,58 @@ impl Runner {
         self.say(&answer(command, data)).await;
     }
 
+    /// The same with the version of the session.
+    pub(crate) async fn answer_at(&self, command: &Value, data: &str, version: u64) {
+        let line = answer(command, data);
+        let line = line.strip_suffix('}').unwrap();
+        self.say(&format!("{line},\"session_version\":{version}}}")).await;
+    }
+
+    /// Answers a command with an error, as a runner that knows no codes does.
+    pub(crate) async fn refuse(&self, command: &Value, error: &str) {
+        let refusal = format!("\"success\":false,\"error\":{}", json!(error));
+        self.say(&answer(command, "null").replace("\"success\":true,\"data\":null", &refusal)).await;
+    }
+
+    pub(crate) async fn refuse_as(&self, command: &Value, error: &str, code: &str) {
+        let refusal = format!("\"success\":false,\"error\":{},\"code\":\"{code}\"", json!(error));
+        self.say(&answer(command, "null").replace("\"success\":true,\"data\":null", &refusal)).await;
+    }
+
+    /// Answers the next command, and gives it.
+    pub(crate) async fn answer_next(&mut self, data: &str) -> Value {
+        let command = self.command().await;
+        self.answer(&command, data).await;
+        command
+    }
+
+    pub(crate) async fn answer_next_at(&mut self, data: &str, version: u64) -> Value {
+        let command = self.command().await;
+        self.answer_at(&command, data, version).await;
+        command
+    }
+
+    pub(crate) async fn refuse_next(&mut self, error: &str) -> Value {
+        let command = self.command().await;
+        self.refuse(&command, error).await;
+        command
+    }
+
     /// Waits for an attach command and answers it.
     pub(crate) async fn attach(&mut self, seq: u64, resume: &str) {
-        let command = self.command().await;
-        assert_eq!(command["cmd"], "session.attach");
-        self.answer(&command, &attach_data(seq, resume)).await;
+        assert_eq!(self.answer_next(&attach_data(seq, resume)).await["cmd"], "session.attach");
+    }
+}
+
+/// Checks fields of a frame, each named by its path such as `data.state.status`; a failure shows the whole frame.
+#[track_caller]
+pub(crate) fn assert_fields(frame: &Value, expected: Value) {
+    for (path, expected) in expected.as_object().unwrap() {
+        let found = path.split('.').fold(frame, |found, name| match name.parse::<usize>() {
+            Ok(index) if found.is_array() => &found[index],
+            _ => &found[name],
+        });
+        assert_eq!(found, expected, "'{path}' of {frame}");
     }
 }
 
@@ -359,6 +438,18 @@ impl Client {
         self.send(&frame).await;
     }
 
+    /// Sends a command and gives the next frame, which is its answer unless events come before it.
+    pub(crate) async fn call(&mut self, id: &str, session: &str, cmd: &str, rest: Value) -> Value {
+        self.command(id, session, cmd, rest).await;
+        self.next().await
+    }
+
+    /// The same for a frame of any kind.
+    pub(crate) async fn ask(&mut self, frame: &Value) -> Value {
+        self.send(frame).await;
+        self.next().await
+    }
+
     /// Attaches to a session whose runner answers as told.
     pub(crate) async fn attach(
         &mut self,
@@ -391,7 +482,14 @@ impl Client {
 pub(crate) async fn world_with_session(limits: Limits) -> (World, Runner) {
     let (world, mut runner) = World::start_with(limits).await;
     runner.say(&created("s")).await;
-    let ack = runner.line_of("ack").await;
-    assert_eq!((&ack["session_id"], &ack["seq"]), (&json!("s"), &json!(1)));
+    assert_fields(&runner.line_of("ack").await, json!({"session_id": "s", "seq": 1}));
     (world, runner)
+}
+
+/// The same, and a client that follows the session.
+pub(crate) async fn followed_session() -> (World, Runner, Client) {
+    let (world, mut runner) = world_with_session(Limits::default()).await;
+    let mut client = world.client().await;
+    client.attach(&mut runner, "s", Some(1), 1).await;
+    (world, runner, client)
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 
-use crate::support::{Runner, TOKEN, World, created, exchange, soon};
+use crate::support::{Runner, TOKEN, World, assert_fields, created, exchange, soon};
 
 async fn start_with_runner() -> (World, Runner, HubTls) {
     let directory = tempfile::tempdir().unwrap();
@@ -67,8 +67,7 @@ async fn an_invite_carries_the_fingerprint_and_the_runner_that_trusts_it_gets_a_
     let code = invite["code"].as_str().unwrap();
     let fingerprint = hub_tls.fingerprint().to_string();
     assert!(code.ends_with(&format!(".{fingerprint}")), "{invite}");
-    assert_eq!(invite["fingerprint"], fingerprint);
-    assert_eq!(invite["url"], format!("https://{}", world.address));
+    assert_fields(&invite, json!({"fingerprint": fingerprint, "url": format!("https://{}", world.address)}));
     let key_hash: String = Sha256::digest(b"k").iter().map(|byte| format!("{byte:02x}")).collect();
     let body =
         json!({"code":code,"runner_id":"far","key_hash":key_hash,"hostname":"h","os":"o","version":"1"});
@@ -82,8 +81,7 @@ async fn an_invite_carries_the_fingerprint_and_the_runner_that_trusts_it_gets_a_
     assert!(failure.is_refusal && failure.reason.contains("another certificate"), "{failure}");
     dialer.trust = trust;
     let mut far = Runner::over(soon("a link", dialer.connect()).await.unwrap());
-    far.hello_as("far").await;
-    assert_eq!(far.line_of("runner.welcome").await["runner_id"], "far");
+    assert_eq!(far.come_as("far").await["runner_id"], "far");
     world.stop().await;
 }
 
@@ -105,8 +103,7 @@ async fn a_client_that_reads_late_gets_all_that_waits_for_it_through_tls() {
     // More than the kernel takes: some of it waits in the hub, and some inside TLS.
     let data = json!({ "text": "x".repeat(1 << 20) }).to_string();
     for _ in 0..ANSWERS {
-        let command = runner.command().await;
-        runner.answer(&command, &data).await;
+        runner.answer_next(&data).await;
     }
     for number in 0..ANSWERS {
         let frame: Value = loop {

@@ -1,16 +1,9 @@
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{TOKEN, World, soon};
-
-const UPGRADE: [(&str, &str); 4] = [
-    ("Upgrade", "websocket"),
-    ("Connection", "Upgrade"),
-    ("Sec-WebSocket-Version", "13"),
-    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-];
+use crate::support::{TOKEN, UPGRADE, World, assert_fields, soon};
 
 async fn upgrade(world: &World, path: &str, more: &[(&str, &str)]) -> (u16, String) {
     let headers: Vec<_> = UPGRADE.iter().chain(more).copied().collect();
@@ -93,13 +86,13 @@ async fn the_first_frame_says_who_we_are_and_the_last_that_we_go() {
     let (world, _runner) = World::start().await;
     let mut client = world.silent_client().await;
     let connected = client.next().await;
-    assert_eq!(connected["channel"], "system");
-    assert_eq!(connected["type"], "connected");
-    assert_eq!(connected["protocol_version"], "1.0.0");
-    assert_eq!(connected["connection_id"], "c1");
+    assert_fields(
+        &connected,
+        json!({"channel": "system", "type": "connected", "protocol_version": "1.0.0",
+        "connection_id": "c1"}),
+    );
     world.shutdown.cancel();
-    let last = client.next().await;
-    assert_eq!((&last["channel"], &last["type"]), (&"system".into(), &"shutdown".into()));
+    assert_fields(&client.next().await, json!({"channel": "system", "type": "shutdown"}));
     assert_eq!(client.closed().await, 1001);
     drop(client);
     world.stop().await;

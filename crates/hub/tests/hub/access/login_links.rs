@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::access::people::{PASSWORD, add_person, call, log_in};
-use crate::support::{TOKEN, World};
+use crate::support::{TOKEN, World, assert_fields};
 
 const BROWSER: (&str, &str) = ("Accept", "text/html,*/*");
 
@@ -46,10 +46,7 @@ async fn a_link_signs_one_browser_in_as_its_maker_once() {
         assert_eq!((status, place.as_deref()), (303, Some("/")));
         let cookie = cookie.unwrap();
         let who = me(&world, &cookie).await;
-        assert_eq!(
-            (&who["name"], &who["role"], &who["access"]),
-            (&json!(name), &json!(role), &json!("login"))
-        );
+        assert_fields(&who, json!({"name": name, "role": role, "access": "login"}));
         let (_, _, logins) = world.http("/api/logins", &[("Cookie", &cookie)]).await;
         let logins: Value = serde_json::from_str(&logins).unwrap();
         let login =

@@ -6,7 +6,7 @@ use qd_store::HubStore;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{TOKEN, World, soon};
+use crate::support::{TOKEN, World, assert_fields, soon};
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
@@ -48,6 +48,20 @@ pub(crate) async fn log_in(world: &World, username: &str) -> String {
     let (status, _, answer) = try_login(world, username, PASSWORD).await;
     assert_eq!(status, 200, "{answer}");
     answer["access_token"].as_str().unwrap().to_owned()
+}
+
+impl World {
+    /// A new access token.
+    pub(crate) async fn token_of(&self, name: &str) -> String {
+        self.new_token(TOKEN, json!({ "name": name })).await
+    }
+
+    /// A new access token of whoever has this one, as `body` wants it.
+    pub(crate) async fn new_token(&self, token: &str, body: Value) -> String {
+        let (status, _, added) = call(self, Some(token), "POST", "/api/tokens", &body.to_string()).await;
+        assert_eq!(status, 200, "{added}");
+        added["token"].as_str().unwrap().to_owned()
+    }
 }
 
 async fn me(world: &World, token: &str) -> (u16, Value) {
@@ -111,10 +125,7 @@ async fn people_are_added_listed_changed_and_removed() {
 
     let (_, list) = owner(&world, "GET", "/api/people", Value::Null).await;
     assert_eq!(list["people"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        (&list["people"][0]["username"], &list["people"][0]["disabled"]),
-        (&json!("alice"), &json!(false))
-    );
+    assert_fields(&list, json!({"people.0.username": "alice", "people.0.disabled": false}));
     assert!(!list.to_string().contains("argon2"), "{list}");
     let token = log_in(&world, "alice").await;
     let (status, answer) = owner(&world, "PATCH", "/api/people/alice", json!({"role":"operator"})).await;
@@ -266,19 +277,13 @@ async fn many_logins_at_a_time_take_turns() {
 #[tokio::test]
 async fn hole_07_what_ends_a_login_closes_its_sockets_at_once() {
     let (world, _runner) = World::start().await;
-    let token_of = async |login: &str, name: &str| {
-        let body = json!({ "name": name }).to_string();
-        let (status, _, answer) = call(&world, Some(login), "POST", "/api/tokens", &body).await;
-        assert_eq!(status, 200, "{answer}");
-        answer["token"].as_str().unwrap().to_owned()
-    };
     add_person(&world, "bystander", "viewer").await;
     let mut bystander = world.client_as(&log_in(&world, "bystander").await).await;
     for (number, ending) in ["disabled", "password", "removed", "role"].into_iter().enumerate() {
         let name = format!("alice{number}");
         add_person(&world, &name, "operator").await;
         let login = log_in(&world, &name).await;
-        let token = token_of(&login, "laptop").await;
+        let token = world.new_token(&login, json!({"name":"laptop"})).await;
         let mut sockets = Vec::new();
         for access in [&login, &token] {
             for path in ["/ws/mux", "/ws/pi", "/ws/app"] {
@@ -301,8 +306,7 @@ async fn hole_07_what_ends_a_login_closes_its_sockets_at_once() {
             assert_eq!(me(&world, access).await.0, expected, "{ending}");
         }
     }
-    bystander.command("1", "_system", "list_sessions", json!({})).await;
-    assert_eq!(bystander.next().await["success"], true);
+    assert_eq!(bystander.call("1", "_system", "list_sessions", json!({})).await["success"], true);
     world.stop().await;
 }
 
@@ -356,12 +360,11 @@ async fn hole_07_sockets_do_not_outlive_their_login_or_token() {
     assert_eq!(socket.closed().await, 1008, "unused for too long");
     assert_eq!(me(&world, &login).await.0, 401);
 
-    let (_, added) = owner(&world, "POST", "/api/tokens", json!({"name":"ci","days":1})).await;
-    let token = added["token"].as_str().unwrap();
+    let token = world.new_token(TOKEN, json!({"name":"ci","days":1})).await;
     set_end(&world.store, "ci", 1500).await;
-    let mut socket = world.client_as(token).await;
+    let mut socket = world.client_as(&token).await;
     assert_eq!(socket.closed().await, 1008);
-    assert_eq!(me(&world, token).await.0, 401);
+    assert_eq!(me(&world, &token).await.0, 401);
     world.stop().await;
 }
 
@@ -473,12 +476,11 @@ async fn a_token_of_an_owner_manages_only_if_it_says_so() {
         if !scopes.is_null() {
             body["scopes"] = scopes;
         }
-        let (_, _, added) = call(&world, Some(&login), "POST", "/api/tokens", &body.to_string()).await;
-        let token = added["token"].as_str().unwrap();
+        let token = world.new_token(&login, body).await;
         let expected = json!({"name":"olga","role":role,"access":"token","permissions":permissions});
-        assert_eq!(me(&world, token).await, (200, expected), "{name}");
+        assert_eq!(me(&world, &token).await, (200, expected), "{name}");
         let may = if role == "owner" { 200 } else { 403 };
-        assert_eq!(call(&world, Some(token), "GET", "/api/people", "").await.0, may, "{name}");
+        assert_eq!(call(&world, Some(&token), "GET", "/api/people", "").await.0, may, "{name}");
     }
     world.stop().await;
 }
@@ -488,12 +490,8 @@ async fn a_token_revokes_itself_and_no_other() {
     let (world, _runner) = World::start().await;
     add_person(&world, "alice", "operator").await;
     let login = log_in(&world, "alice").await;
-    let add = async |name: &str| {
-        let body = json!({ "name": name }).to_string();
-        let (_, _, added) = call(&world, Some(&login), "POST", "/api/tokens", &body).await;
-        added["token"].as_str().unwrap().to_owned()
-    };
-    let (one, two) = (add("one").await, add("two").await);
+    let one = world.new_token(&login, json!({"name":"one"})).await;
+    let two = world.new_token(&login, json!({"name":"two"})).await;
     for path in ["/api/tokens/two", "/api/tokens/two?owner=alice", "/api/tokens/nobody"] {
         let (status, _, answer) = call(&world, Some(&one), "DELETE", path, "").await;
         assert_eq!(status, 403, "{path}: {answer}");

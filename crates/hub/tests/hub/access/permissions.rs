@@ -11,7 +11,7 @@ use qd_wire::run_protocol::{MessageDirection, TYPES};
 use serde_json::{Value, json};
 
 use crate::access::people::{add_person, call, log_in};
-use crate::pi_server::support::{pi_world, refuse, relaxed};
+use crate::pi_server::support::{pi_world, relaxed};
 use crate::support::{Client, Runner, TOKEN, World, world_with_session};
 
 /// What a refusal begins with, on every face.
@@ -38,9 +38,7 @@ async fn everybody(world: &World) -> Vec<Access> {
     ];
     for (name, scopes) in scoped {
         let words: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
-        let body = json!({"name":name,"scopes":words}).to_string();
-        let (_, _, added) = call(world, Some(&all[1].token), "POST", "/api/tokens", &body).await;
-        let token = added["token"].as_str().unwrap().to_owned();
+        let token = world.new_token(&all[1].token, json!({"name":name,"scopes":words})).await;
         all.push(Access { name: "otto", role: Role::Operator, permissions: Permissions::of(scopes), token });
     }
     let token = world.token_of("ci").await;
@@ -61,7 +59,7 @@ impl Asked {
         tokio::spawn(async move {
             loop {
                 let command = runner.command().await;
-                refuse(&runner, &command, "scripted").await;
+                runner.refuse(&command, "scripted").await;
                 log.0.lock().unwrap().push(command);
             }
         });
@@ -133,9 +131,8 @@ async fn every_command_asks_for_its_permission_on_the_canonical_face() {
 async fn a_run_needs_the_permission_for_a_shell() {
     let (world, runner) = world_with_session(Limits::default()).await;
     let asked = Asked::of(runner);
-    let body = json!({"name":"prompts","scopes":["view","operate"]}).to_string();
-    let (_, _, added) = call(&world, Some(TOKEN), "POST", "/api/tokens", &body).await;
-    let mut client = world.client_as(added["token"].as_str().unwrap()).await;
+    let token = world.new_token(TOKEN, json!({"name":"prompts","scopes":["view","operate"]})).await;
+    let mut client = world.client_as(&token).await;
     for (harness, may) in [("demo", true), ("pty", false), ("terminal", false)] {
         client.command(harness, "new", "session.create", json!({"config":{"harness":harness}})).await;
         let answer = client.next().await;
@@ -151,15 +148,12 @@ async fn a_terminal_takes_input_from_those_who_may_use_a_shell() {
     let (world, mut runner) = pi_world(relaxed()).await;
     runner.start_run("run-1").await;
     let asked = Asked::of(runner);
-    let body = json!({"name":"prompts","scopes":["view","operate"]}).to_string();
-    let (_, _, added) = call(&world, Some(TOKEN), "POST", "/api/tokens", &body).await;
-    let token = added["token"].as_str().unwrap();
+    let token = &*world.new_token(TOKEN, json!({"name":"prompts","scopes":["view","operate"]})).await;
     let mut client = world.client_as(token).await;
     let rest = json!({"input_id":"i","text":"x","message":"x"});
     for cmd in ["run.input", "run.stdin", "prompt", "steer", "follow_up", "session.restart"] {
         for (session, may) in [("s", true), ("run-1", false)] {
-            client.command(cmd, session, cmd, rest.clone()).await;
-            let answer = client.next().await;
+            let answer = client.call(cmd, session, cmd, rest.clone()).await;
             assert_eq!(is_denied(&answer), !may, "{answer}");
             let command = json!({"cmd":cmd,"session_id":session,"input_id":"i","text":"x","message":"x"});
             let (_, _, answer) =
@@ -168,8 +162,7 @@ async fn a_terminal_takes_input_from_those_who_may_use_a_shell() {
         }
     }
     // What does not run anything stays with those who operate.
-    client.command("stop", "run-1", "run.stop", json!({})).await;
-    assert!(!is_denied(&client.next().await));
+    assert!(!is_denied(&client.call("stop", "run-1", "run.stop", json!({})).await));
     let barrier = json!({"channel":"agent","id":"barrier","cmd":"no.such.command"});
     let input = json!({"channel":"terminal","type":"input","terminal_id":"run-1","data":"x"});
     assert!(is_refused(&mut client, &input, &barrier, "no.such.command").await);
@@ -199,8 +192,7 @@ async fn only_an_owner_opens_the_gate_of_a_session() {
         let mut client = world.client_as(&access.token).await;
         for (gate, may) in [("ask", true), ("roles", true), ("open", access.role == Role::Owner)] {
             let config = json!({"config":{"harness":"demo","gate":gate}});
-            client.command(gate, "new", "session.create", config.clone()).await;
-            let answer = client.next().await;
+            let answer = client.call(gate, "new", "session.create", config.clone()).await;
             assert_eq!(is_denied(&answer), !may, "{}: {answer}", access.name);
             let mut command = config;
             command["cmd"] = json!("session.create");
@@ -372,9 +364,7 @@ async fn rest_calls_ask_for_their_permission() {
         asked.check(access);
     }
     // Who may not even look gets no further than their own name.
-    let body = json!({"name":"blind","scopes":["approve"]}).to_string();
-    let (_, _, added) = call(&world, Some(TOKEN), "POST", "/api/tokens", &body).await;
-    let blind = added["token"].as_str().unwrap();
+    let blind = &*world.new_token(TOKEN, json!({"name":"blind","scopes":["approve"]})).await;
     assert_eq!(call(&world, Some(blind), "GET", "/api/me", "").await.0, 200);
     assert_eq!(call(&world, Some(blind), "GET", "/api/sessions", "").await.0, 403);
     for path in ["/ws/mux", "/ws/pi", "/ws/app"] {

@@ -8,14 +8,7 @@ use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::access::people::{PASSWORD, add_person, call, log_in};
-use crate::support::{TOKEN, world_with_session};
-
-const UPGRADE: [(&str, &str); 4] = [
-    ("Upgrade", "websocket"),
-    ("Connection", "Upgrade"),
-    ("Sec-WebSocket-Version", "13"),
-    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-];
+use crate::support::{TOKEN, UPGRADE, World, world_with_session};
 
 /// All that is logged.
 #[derive(Clone, Default)]
@@ -40,6 +33,15 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
+/// A login of a new person, an access token of hers, and the token of a host.
+async fn secrets(world: &World) -> [String; 3] {
+    add_person(world, "alice", "operator").await;
+    let login = log_in(world, "alice").await;
+    let token = world.new_token(&login, json!({"name":"ci"})).await;
+    let (_, _, added) = call(world, Some(TOKEN), "POST", "/api/hosts", r#"{"host_id":"h1"}"#).await;
+    [login, token, added["host_token"].as_str().unwrap().to_owned()]
+}
+
 #[tokio::test]
 async fn hole_05_no_secret_is_logged() {
     let log = Log::default();
@@ -50,12 +52,7 @@ async fn hole_05_no_secret_is_logged() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let (world, mut runner) = world_with_session(Limits::default()).await;
-    add_person(&world, "alice", "operator").await;
-    let login = log_in(&world, "alice").await;
-    let (_, _, added) = call(&world, Some(&login), "POST", "/api/tokens", r#"{"name":"ci"}"#).await;
-    let token = added["token"].as_str().unwrap().to_owned();
-    let (_, _, added) = call(&world, Some(TOKEN), "POST", "/api/hosts", r#"{"host_id":"h1"}"#).await;
-    let host_token = added["host_token"].as_str().unwrap().to_owned();
+    let [login, token, host_token] = secrets(&world).await;
     // Right and wrong ones, in query strings, headers and bodies.
     for secret in [TOKEN, &login, &token, "wrong-secret-in-query"] {
         for path in ["/api/sessions", "/ws/mux", "/ws/app", "/ws/pi", "/nowhere"] {
@@ -79,15 +76,13 @@ async fn hole_05_no_secret_is_logged() {
     // What a person types is nobody's business either.
     let mut client = world.client_as(&token).await;
     client.command("1", "s", "run.stdin", json!({"text":"my-sudo-password\n"})).await;
-    let command = runner.command().await;
-    runner.answer(&command, "{}").await;
+    runner.answer_next("{}").await;
     client.next().await;
     client.send_text(r#"{"cmd":"run.input","text":"broken-frame-secret""#).await;
     client.next().await;
     let input = r#"{"input_id":"i","text":"http-input-secret"}"#;
     let answer = async {
-        let command = runner.command().await;
-        runner.answer(&command, "{}").await;
+        runner.answer_next("{}").await;
     };
     tokio::join!(call(&world, Some(&login), "POST", "/runs/s/input", input), answer);
     world.stop().await;
@@ -107,12 +102,7 @@ async fn hole_05_no_secret_is_logged() {
 async fn hole_05_files_are_for_their_owner_only_and_hold_no_secret() {
     use std::os::unix::fs::PermissionsExt;
     let (world, _runner) = world_with_session(Limits::default()).await;
-    add_person(&world, "alice", "operator").await;
-    let login = log_in(&world, "alice").await;
-    let (_, _, added) = call(&world, Some(&login), "POST", "/api/tokens", r#"{"name":"ci"}"#).await;
-    let token = added["token"].as_str().unwrap().to_owned();
-    let (_, _, added) = call(&world, Some(TOKEN), "POST", "/api/hosts", r#"{"host_id":"h1"}"#).await;
-    let host_token = added["host_token"].as_str().unwrap().to_owned();
+    let [login, token, host_token] = secrets(&world).await;
     let mut seen = 0;
     for entry in std::fs::read_dir(world.directory.path()).unwrap() {
         let path = entry.unwrap().path();

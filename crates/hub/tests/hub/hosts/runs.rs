@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant, sleep};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::hosts::support::{HOST_TOKEN, Host, check_whole, output, restart, stored, trust, world_with_host};
-use crate::support::{Client, World, soon};
+use crate::support::{Client, TOKEN, World, assert_fields, soon};
 
 async fn attach(client: &mut Client, run_id: &str, after: Option<u64>) -> Value {
     let rest = after.map_or(json!({}), |after| json!({ "after": after }));
@@ -74,13 +74,10 @@ async fn hole_01_another_hosts_run_is_neither_spoofed_nor_taken_over() {
     for seq in [1, 2, 3] {
         rogue.event("run-1", seq, "run.started", json!({"tool": "evil", "cwd": "/", "command": "x"})).await;
     }
-    let error = rogue.next("error").await;
-    assert_eq!(error["run_id"], "run-1");
-    assert_eq!(error["data"]["code"], "wrong_runner", "{error}");
+    assert_fields(&rogue.next("error").await, json!({"run_id": "run-1", "data.code": "wrong_runner"}));
     let mut client = world.client().await;
     client.command("i", "run-1", "run.input", json!({"input_id": "i1", "text": "my-sudo-password\n"})).await;
-    let sent = host.next("run.send_input").await;
-    assert_eq!(sent["data"]["text"], "my-sudo-password\n");
+    assert_fields(&host.next("run.send_input").await, json!({"data.text": "my-sudo-password\n"}));
     host.event(
         "run-1",
         3,
@@ -108,17 +105,11 @@ async fn a_run_of_a_host_is_a_session_like_any_other() {
     let attached = attach(&mut client, "run-1", None).await;
     let data = &attached["data"];
     assert_eq!((&data["resume"], &data["seq"]), (&json!("gap"), &json!(3)), "{attached}");
-    assert_eq!(
-        (&data["state"]["status"], &data["state"]["run"]["tool"]),
-        (&json!("working"), &json!("bash"))
-    );
+    assert_fields(data, json!({"state.status": "working", "state.run.tool": "bash"}));
     assert!(data["terminal"]["screen"].as_str().unwrap().contains("你好"), "{attached}");
     host.output("run-1", 4).await;
     let event = client.next().await;
-    assert_eq!(
-        (&event["event"], &event["seq"], &event["text"]),
-        (&json!("run.output"), &json!(4), &json!("line 4\r\n"))
-    );
+    assert_fields(&event, json!({"event": "run.output", "seq": 4, "text": "line 4\r\n"}));
     let mut second = world.client().await;
     assert_eq!(attach(&mut second, "run-1", Some(2)).await["data"]["resume"], "ok");
     assert_eq!(
@@ -238,8 +229,7 @@ async fn hole_17_open_approvals_survive_every_restart() {
     let (world, _runner) = restart(world).await;
     let mut client = world.client().await;
     client.command("a", "run-1", "input_response", json!({"request_id": "q1", "decision": "approve"})).await;
-    let error = response(&mut client, "a").await;
-    assert_eq!(error["code"], "runner_offline", "{error}");
+    assert_fields(&response(&mut client, "a").await, json!({"code": "runner_offline"}));
     let mut host = Host::connect(&world, "h").await;
     let pending = loop {
         let data = attach(&mut client, "run-1", None).await["data"].clone();
@@ -250,8 +240,7 @@ async fn hole_17_open_approvals_survive_every_restart() {
     assert_eq!(pending[0]["request_id"], "q1");
     assert!(pending[0]["metadata"]["op_args"]["cmd"].as_str().unwrap().contains("must-be-seen"));
     client.command("l", "_system", "list_sessions", json!({})).await;
-    let listed = response(&mut client, "l").await;
-    assert_eq!(listed["data"]["sessions"][0]["pending_input_count"], 1, "{listed}");
+    assert_fields(&response(&mut client, "l").await, json!({"data.sessions.0.pending_input_count": 1}));
     client
         .command(
             "b",
@@ -287,11 +276,11 @@ async fn hole_17_open_approvals_survive_every_restart() {
     let expected = json!({"request_id": "q1", "decision": "approve", "actor": "cli", "by": "owner"});
     assert_eq!(decided["data"], expected);
     let row = &audit["entries"][0];
-    assert_eq!(
-        (&row["principal"], &row["actor"], &row["ok"]),
-        (&json!("owner"), &json!("cli"), &json!(true))
+    assert_fields(
+        row,
+        json!({"principal": "owner", "actor": "cli", "ok": true, "request_id": "q1",
+        "summary": "approve"}),
     );
-    assert_eq!((&row["request_id"], &row["summary"]), (&json!("q1"), &json!("approve")));
     let (_, run) = world.api("GET", "/sessions/run-1").await;
     assert_eq!((&run["status"], &run["pending_request_id"]), (&json!("running"), &Value::Null));
     world.stop().await;
@@ -373,8 +362,7 @@ async fn calls_go_to_the_host_and_answers_to_the_asker_alone() {
     };
     assert_eq!((&start["data"]["cmd"], &start["data"]["host_id"]), (&json!("codex --full"), &json!("h")));
     host.answer(&start, Ok(json!({"run_id": "run-9"}))).await;
-    let created = response(&mut one, "c").await;
-    assert_eq!((&created["success"], &created["session_id"]), (&json!(true), &json!("run-9")), "{created}");
+    assert_fields(&response(&mut one, "c").await, json!({"success": true, "session_id": "run-9"}));
     // Sent again, it starts nothing again.
     one.send(&json!({"channel": "agent", "id": "c2", "cmd": "session.create", "runner_id": "h", "idempotency_key": "k", "config": config})).await;
     let start = host.next("rpc.run.start").await;
@@ -427,9 +415,8 @@ async fn inputs_that_a_host_never_confirms_end_with_their_time_or_their_run() {
     client.command("i", "run-1", "run.input", json!({"input_id": "i", "text": "x"})).await;
     host.next("run.send_input").await;
     host.event("run-1", 2, "run.exited", json!({"exit_code": 0})).await;
-    let ended = response(&mut client, "i").await;
-    assert_eq!(ended["code"], "run_ended", "{ended}");
-    let asker = crate::support::TOKEN;
+    assert_fields(&response(&mut client, "i").await, json!({"code": "run_ended"}));
+    let asker = TOKEN;
     let body = r#"{"input_id":"j","text":"x"}"#;
     let (status, _, body) =
         crate::access::people::call(&world, Some(asker), "POST", "/runs/run-2/input", body).await;

@@ -29,10 +29,7 @@ pub(crate) async fn trust(world: &World, host_id: &str) {
 }
 
 pub(crate) async fn restart(world: World) -> (World, Runner) {
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     World::start_in(directory, Limits::default()).await
 }
 

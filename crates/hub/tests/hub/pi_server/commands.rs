@@ -5,8 +5,8 @@ use std::time::Duration;
 use qd_hub::PiServerConfig;
 use serde_json::{Value, json};
 
-use crate::pi_server::support::{answer_version, pi_world, refuse, relaxed, state};
-use crate::support::{Runner, answer, attach_data, created, record};
+use crate::pi_server::support::{pi_world, relaxed, state};
+use crate::support::{Runner, answer, assert_fields, attach_data, created, record};
 
 /// The document fixes the words; the code is ours.
 #[track_caller]
@@ -22,27 +22,22 @@ async fn a_command_is_accepted_started_finished_and_answered_in_this_order() {
         .send(json!({"type":"get_state","id":"a","sessionId":"s","idempotencyKey":"k","dependsOn":[]}))
         .await;
     let started = asker.expect_all(&["command_accepted", "command_started"]).await;
-    assert_eq!(
-        started[0]["data"],
-        json!({"commandId":"a","commandType":"get_state","sessionId":"s","dependsOn":[],"idempotencyKey":"k"})
+    assert_fields(
+        &started[0],
+        json!({
+        "data": {"commandId":"a","commandType":"get_state","sessionId":"s","dependsOn":[],"idempotencyKey":"k"}}),
     );
     let command = runner.command().await;
     assert_eq!((&command["cmd"], &command["user_id"]), (&json!("get_state"), &json!("owner")));
     assert!(command.get("idempotency_key").is_none(), "a read needs no name: {command}");
-    answer_version(&runner, &command, &state("s", 7).to_string(), 7).await;
+    runner.answer_at(&command, &state("s", 7).to_string(), 7).await;
     let frames = asker.expect_all(&["command_finished", "response"]).await;
-    assert_eq!(
-        (&frames[0]["data"]["success"], &frames[0]["data"]["sessionVersion"]),
-        (&json!(true), &json!(7))
-    );
+    assert_fields(&frames[0], json!({"data.success": true, "data.sessionVersion": 7}));
     let response = &frames[1];
-    assert_eq!(
-        (&response["id"], &response["command"], &response["success"], &response["sessionVersion"]),
-        (&json!("a"), &json!("get_state"), &json!(true), &json!(7))
-    );
-    assert_eq!(
-        (&response["data"]["sessionId"], &response["data"]["createdAt"]),
-        (&json!("s"), &json!("1970-01-01T00:00:01.000Z"))
+    assert_fields(
+        response,
+        json!({"id": "a", "command": "get_state", "success": true, "sessionVersion": 7,
+        "data.sessionId": "s", "data.createdAt": "1970-01-01T00:00:01.000Z"}),
     );
     let seen = other.expect_all(&["command_accepted", "command_started", "command_finished"]).await;
     assert_eq!(seen[2]["data"]["commandId"], "a");
@@ -61,7 +56,7 @@ async fn the_same_id_is_replayed_and_another_payload_is_a_conflict() {
     // The same in flight waits.
     client.send(prompt.clone()).await;
     client.expect_all(&["command_accepted", "command_started", "command_accepted"]).await;
-    answer_version(&runner, &command, "null", 1).await;
+    runner.answer_at(&command, "null", 1).await;
     let frames = client.expect_all(&["command_finished", "response", "command_finished", "response"]).await;
     assert_eq!((frames[1].get("replayed"), &frames[3]["replayed"]), (None, &json!(true)));
     assert_eq!(frames[2]["data"]["replayed"], true);
@@ -77,7 +72,7 @@ async fn the_same_id_is_replayed_and_another_payload_is_a_conflict() {
     client.send(json!({"type":"prompt","id":"p2","sessionId":"s","message":"hi"})).await;
     let command = runner.command().await;
     assert_ne!(command["idempotency_key"].as_str().unwrap(), uid);
-    refuse(&runner, &command, "busy").await;
+    runner.refuse(&command, "busy").await;
     assert_refused(&client.response().await, "busy", "failed");
     world.stop().await;
 }
@@ -93,7 +88,7 @@ async fn two_principals_do_not_share_ids_and_keys_are_not_told_to_others() {
             .await;
         let command = runner.command().await;
         assert_eq!((&command["user_id"], &command["name"]), (&json!(principal), &json!(principal)));
-        answer_version(&runner, &command, "null", 1).await;
+        runner.answer_at(&command, "null", 1).await;
         let response = client.response().await;
         assert_eq!((&response["success"], response.get("replayed")), (&json!(true), None));
     }
@@ -156,9 +151,11 @@ async fn what_is_not_admitted_has_a_response_and_nothing_else() {
         runner.answer(&command, r#"{"breakers":[],"bash":{"state":"open","failures":1,"sessions":1,"open_sessions":1,"total_calls":1,"total_timeouts":1,"total_rejected":0},"max_sessions":4,"agents":1}"#).await;
         client.response().await["data"].clone()
     };
-    assert_eq!((&metrics["sessionCount"], &metrics["connectionCount"]), (&json!(1), &json!(1)));
-    assert_eq!(metrics["commandsRejected"]["messageSize"], 2);
-    assert_eq!(metrics["bashCircuitBreaker"]["globalState"], "open");
+    assert_fields(
+        &metrics,
+        json!({"sessionCount": 1, "connectionCount": 1, "commandsRejected.messageSize": 2,
+        "bashCircuitBreaker.globalState": "open"}),
+    );
     world.stop().await;
 }
 
@@ -167,9 +164,7 @@ async fn answer_create(runner: &mut Runner, session: &str) {
     assert_eq!((&command["cmd"], &command["session_id"]), (&json!("session.create"), &json!(session)));
     let data = attach_data(1, "ok").replacen('{', &format!("{{\"session_id\":\"{session}\","), 1);
     runner.say(&format!("{}\n{}", created(session), answer(&command, &data))).await;
-    let command = runner.command().await;
-    assert_eq!(command["cmd"], "get_state");
-    runner.answer(&command, &state(session, 0).to_string()).await;
+    assert_eq!(runner.answer_next(&state(session, 0).to_string()).await["cmd"], "get_state");
 }
 
 #[tokio::test]
@@ -224,7 +219,7 @@ async fn sessions_are_created_once_deleted_and_created_again() {
     client.send(json!({"type":"create_session","sessionId":"n","harness":"demo"})).await;
     let command = runner.command().await;
     assert_eq!((&command["cmd"], &command["check_only"]), (&json!("session.create"), &json!(true)));
-    refuse(&runner, &command, "Unknown harness 'demo'").await;
+    runner.refuse(&command, "Unknown harness 'demo'").await;
     assert_refused(&client.response().await, "Unknown harness 'demo'", "failed");
     assert!(world.stored("n").await.is_some(), "its history is still there");
 
@@ -233,9 +228,7 @@ async fn sessions_are_created_once_deleted_and_created_again() {
     assert_eq!((&command["cmd"], &command["check_only"]), (&json!("session.create"), &json!(true)));
     assert!(command.get("idempotency_key").is_none(), "{command}");
     runner.answer(&command, "null").await;
-    let command = runner.command().await;
-    assert_eq!(command["cmd"], "session.delete");
-    runner.answer(&command, "null").await;
+    assert_eq!(runner.answer_next("null").await["cmd"], "session.delete");
     answer_create(&mut runner, "n").await;
     assert_eq!(client.response().await["success"], true);
     client.expect("session_created").await;
@@ -296,7 +289,7 @@ async fn messages_of_other_harnesses_are_put_in_pis_form() {
     client.send(json!({"type":"get_messages","sessionId":"s"})).await;
     let command = runner.command().await;
     assert_eq!((&command["cmd"], &command["native"]), (&json!("get_native_messages"), &json!(true)));
-    answer_version(&runner, &command, r#"{"native":null}"#, 4).await;
+    runner.answer_at(&command, r#"{"native":null}"#, 4).await;
     let response = client.response().await;
     assert_eq!((&response["success"], &response["sessionVersion"]), (&json!(true), &json!(4)), "{response}");
     let messages = response["data"]["messages"].as_array().unwrap();
@@ -318,9 +311,8 @@ async fn time_is_up_and_the_runner_is_told() {
     let cancel = runner.command().await;
     assert_eq!((&cancel["cmd"], &cancel["key"]), (&json!("_cancel"), &command["idempotency_key"]));
     runner.answer(&cancel, "null").await;
-    answer_version(&runner, &command, r#"{"native":{"exitCode":0,"output":"","cancelled":false}}"#, 1).await;
-    let response = client.call(bash).await;
-    assert_eq!((&response["timedOut"], &response["replayed"]), (&json!(true), &json!(true)));
+    runner.answer_at(&command, r#"{"native":{"exitCode":0,"output":"","cancelled":false}}"#, 1).await;
+    assert_fields(&client.call(bash).await, json!({"timedOut": true, "replayed": true}));
     world.stop().await;
 }
 
@@ -341,7 +333,7 @@ async fn commands_sent_in_one_breath_wait_for_the_session_they_need() {
             "get_state" => runner.answer(&command, &state("n", 0).to_string()).await,
             "prompt" => {
                 prompts.push(command["message"].clone());
-                answer_version(&runner, &command, "null", prompts.len() as u64).await;
+                runner.answer_at(&command, "null", prompts.len() as u64).await;
             }
             other => panic!("{other}"),
         }
@@ -372,13 +364,9 @@ async fn nobody_knows_what_became_of_a_command_whose_runner_went_away() {
     }
     drop(runner);
     let response = client.response().await;
-    assert_eq!(
-        (&response["id"], &response["success"], &response["indeterminate"]),
-        (&json!("p"), &json!(false), &json!(true))
-    );
+    assert_fields(&response, json!({"id": "p", "success": false, "indeterminate": true}));
     for _ in 0..2000 {
-        let response = client.response().await;
-        assert_eq!(response["code"], "runner_offline", "{response}");
+        assert_fields(&client.response().await, json!({"code": "runner_offline"}));
     }
     world.stop().await;
 }
@@ -397,7 +385,7 @@ async fn a_server_that_stops_says_so_and_lets_work_end() {
     let response = client.expect("response").await;
     assert_eq!(response["id"], "late");
     assert_refused(&response, "Server is shutting down", "shutting_down");
-    answer_version(&runner, &command, "null", 1).await;
+    runner.answer_at(&command, "null", 1).await;
     let frames = client.expect_all(&["command_finished", "response"]).await;
     assert_eq!(frames[1]["success"], true);
     assert_eq!(client.client.closed().await, 1001);

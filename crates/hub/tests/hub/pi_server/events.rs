@@ -1,10 +1,10 @@
 //! The pi-server face: who gets a session's events, and what becomes of those who do not read them.
 
 use qd_hub::PiServerConfig;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::pi_server::support::{attached, native, pi_world, relaxed, state};
-use crate::support::{Runner, answer, created, record};
+use crate::support::{Runner, answer, assert_fields, created, record};
 
 #[tokio::test]
 async fn followers_get_native_events_and_questions_and_others_do_not() {
@@ -31,10 +31,7 @@ async fn followers_get_native_events_and_questions_and_others_do_not() {
         ])
         .await;
     assert_eq!(frames[3]["sessionVersion"], 5);
-    assert_eq!(
-        (&frames[4]["event"]["type"], &frames[4]["event"]["requestId"]),
-        (&json!("extension_ui_request"), &json!("q1"))
-    );
+    assert_fields(&frames[4], json!({"event.type": "extension_ui_request", "event.requestId": "q1"}));
     assert_eq!(frames[5], json!({"type":"event","sessionId":"s","event":{"type":"turn_start"}}));
     other.expect_all(&["command_accepted", "command_started", "command_finished"]).await;
 
@@ -48,8 +45,7 @@ async fn followers_get_native_events_and_questions_and_others_do_not() {
 
     // Nobody is left: the runner need not say them any more.
     drop(follower);
-    let watch = runner.line_of("session.watch").await;
-    assert_eq!(watch["on"], false);
+    assert_fields(&runner.line_of("session.watch").await, json!({"on": false}));
     world.stop().await;
 }
 
@@ -63,11 +59,11 @@ async fn a_switch_that_wants_it_is_told_how_the_session_stands() {
         .expect_all(&["command_accepted", "command_started", "command_finished", "response", "event"])
         .await;
     let event = &frames[4]["event"];
-    assert_eq!(
-        (&event["type"], &event["sessionInfo"]["messageCount"]),
-        (&json!("session_resync"), &json!(9))
+    assert_fields(
+        event,
+        json!({"type": "session_resync", "sessionInfo.messageCount": 9, "message": null,
+        "pendingRequests": []}),
     );
-    assert_eq!((&event["message"], &event["pendingRequests"]), (&Value::Null, &json!([])));
     // The same command on another connection: replayed, and that one follows too.
     let mut again = world.pi_client().await;
     again.send(json!({"type":"switch_session","id":"w","sessionId":"s","resync":true})).await;
@@ -81,9 +77,7 @@ async fn a_switch_that_wants_it_is_told_how_the_session_stands() {
 
 impl Runner {
     async fn attach_pi(&mut self, message_count: u64) {
-        let command = self.command().await;
-        assert_eq!(command["cmd"], "session.attach");
-        self.answer(&command, &attached("s", message_count)).await;
+        assert_eq!(self.answer_next(&attached("s", message_count)).await["cmd"], "session.attach");
     }
 }
 
@@ -131,10 +125,7 @@ async fn who_does_not_read_is_told_what_it_missed_and_goes_on_from_there() {
     runner.answer(&command, &attached("s", 42)).await;
     runner.say(&native("s", &json!({"type":"after"}))).await;
     let resync = slow.expect("event").await;
-    assert_eq!(
-        (&resync["event"]["type"], &resync["event"]["sessionInfo"]["messageCount"]),
-        (&json!("session_resync"), &json!(42))
-    );
+    assert_fields(&resync, json!({"event.type": "session_resync", "event.sessionInfo.messageCount": 42}));
     assert_eq!(slow.expect("event").await["event"]["type"], "after");
     world.stop().await;
 }
@@ -147,8 +138,7 @@ async fn answers_are_never_dropped() {
         client.send(json!({"type":"get_state","id":format!("g{number}"),"sessionId":"s"})).await;
     }
     for _ in 0..50 {
-        let command = runner.command().await;
-        runner.answer(&command, &state("s", 0).to_string()).await;
+        runner.answer_next(&state("s", 0).to_string()).await;
     }
     for number in 0..50 {
         assert_eq!(client.response().await["id"], format!("g{number}"));
@@ -170,8 +160,7 @@ async fn followers_of_a_deleted_session_hear_no_more() {
     runner.say(&native("s", &json!({"type":"turn_start"}))).await;
     // The answer comes after everything that was said before.
     client.send(json!({"type":"list_sessions","id":"x"})).await;
-    let command = runner.command().await;
-    runner.answer(&command, r#"{"sessions":[]}"#).await;
+    runner.answer_next(r#"{"sessions":[]}"#).await;
     client.expect_all(&["command_accepted", "command_started", "command_finished", "response"]).await;
     world.stop().await;
 }
@@ -189,9 +178,7 @@ async fn who_follows_a_session_whose_runner_was_away_is_told_how_it_stands() {
     assert_eq!(client.response().await["success"], true);
 
     let mut again = world.dialed("far").await;
-    let hello = json!({"type":"runner.hello","runner_id":"far","hostname":"h","harnesses":["demo"],
-        "max_sessions":4,"version":"1","os":"linux","sessions":[{"session_id":"f","last_seq":1}]});
-    again.say(&hello.to_string()).await;
+    again.hello_with("far", json!([{"session_id":"f","last_seq":1}])).await;
     again.line_of("runner.welcome").await;
     assert_eq!(again.line_of("session.watch").await["on"], true);
     loop {
@@ -205,10 +192,7 @@ async fn who_follows_a_session_whose_runner_was_away_is_told_how_it_stands() {
     }
     again.say(&native("f", &json!({"type":"turn_start"}))).await;
     let resync = client.expect("event").await;
-    assert_eq!(
-        (&resync["event"]["type"], &resync["event"]["sessionInfo"]["messageCount"]),
-        (&json!("session_resync"), &json!(7))
-    );
+    assert_fields(&resync, json!({"event.type": "session_resync", "event.sessionInfo.messageCount": 7}));
     assert_eq!(client.expect("event").await["event"]["type"], "turn_start");
     world.stop().await;
 }

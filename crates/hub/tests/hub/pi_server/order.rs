@@ -5,8 +5,8 @@ use std::time::Duration;
 use qd_hub::PiServerConfig;
 use serde_json::json;
 
-use crate::pi_server::support::{answer_version, pi_world, relaxed, state};
-use crate::support::soon;
+use crate::pi_server::support::{pi_world, relaxed, state};
+use crate::support::{assert_fields, soon};
 
 #[tokio::test]
 async fn commands_sent_in_one_go_come_to_the_runner_in_their_order() {
@@ -22,16 +22,13 @@ async fn commands_sent_in_one_go_come_to_the_runner_in_their_order() {
     }
     for number in 0..50 {
         let command = runner.command().await;
-        assert_eq!(
-            (&command["cmd"], &command["message"]),
-            (&json!("follow_up"), &json!(format!("f{number}"))),
-        );
-        answer_version(&runner, &command, "null", 1).await;
+        assert_fields(&command, json!({"cmd": "follow_up", "message": format!("f{number}")}));
+        runner.answer_at(&command, "null", 1).await;
         if number % 5 == 0 {
             let command = runner.command().await;
             assert_eq!(command["cmd"], "abort", "after f{number}");
             assert!(command.get("idempotency_key").is_none(), "{command}");
-            answer_version(&runner, &command, "null", 1).await;
+            runner.answer_at(&command, "null", 1).await;
         }
     }
     for _ in 0..60 {
@@ -42,9 +39,7 @@ async fn commands_sent_in_one_go_come_to_the_runner_in_their_order() {
         client.send(json!({"type":"prompt","id":format!("p{number}"),"sessionId":"s","message":"m"})).await;
         client.send(json!({"type":"abort","sessionId":"s"})).await;
         for cmd in ["prompt", "abort"] {
-            let command = runner.command().await;
-            assert_eq!(command["cmd"], cmd);
-            answer_version(&runner, &command, "null", 1).await;
+            assert_eq!(runner.answer_next_at("null", 1).await["cmd"], cmd);
         }
         for _ in 0..2 {
             assert_eq!(client.response().await["success"], true);
@@ -70,10 +65,7 @@ async fn a_runner_that_is_silent_keeps_no_answer_back() {
         match command {
             "health_check" => {
                 let data = &response["data"];
-                assert_eq!(
-                    (&data["healthy"], &data["issues"]),
-                    (&json!(false), &json!(["Runner r1 does not answer"]))
-                );
+                assert_fields(data, json!({"healthy": false, "issues": ["Runner r1 does not answer"]}));
             }
             "list_sessions" => assert_eq!(response["data"]["sessions"][0]["sessionId"], "s"),
             _ => assert_eq!(response["data"]["stores"]["extensionUI"]["maxPendingRequests"], 256),
@@ -94,14 +86,13 @@ async fn great_answers_come_whole_between_others() {
     for _ in 0..3 {
         let command = runner.command().await;
         let data = json!({"native":{"messages":[{"role":"user","content":text}]}});
-        answer_version(&runner, &command, &data.to_string(), 1).await;
+        runner.answer_at(&command, &data.to_string(), 1).await;
         let command = runner.command().await;
-        answer_version(&runner, &command, &state("s", 1).to_string(), 1).await;
+        runner.answer_at(&command, &state("s", 1).to_string(), 1).await;
     }
     for number in 0..3 {
         let response = client.response().await;
-        assert_eq!(response["id"], format!("m{number}"));
-        assert_eq!(response["data"]["messages"][0]["content"], text);
+        assert_fields(&response, json!({"id": format!("m{number}"), "data.messages.0.content": text}));
         assert_eq!(client.response().await["id"], format!("g{number}"));
     }
     // So great a read is not stored.

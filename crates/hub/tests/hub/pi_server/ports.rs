@@ -17,7 +17,8 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Runner, TOKEN, World, answer, created, delta, exchange, record, soon};
+use crate::pi_server::support::{native, state};
+use crate::support::{Runner, TOKEN, World, answer, assert_fields, created, delta, exchange, record, soon};
 
 struct Ports {
     address: SocketAddr,
@@ -51,8 +52,7 @@ async fn start(configure: impl FnOnce(&mut HubConfig)) -> Ports {
         }
     });
     let mut runner = Runner::over(link);
-    runner.hello().await;
-    runner.line_of("runner.welcome").await;
+    runner.come().await;
     Ports { address, own, connector, runner, stop, server, _directory: directory }
 }
 
@@ -82,6 +82,10 @@ struct Client<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    async fn send(&mut self, frame: &Value) {
+        self.socket.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
     async fn next(&mut self) -> Message {
         loop {
             match soon("a message", self.socket.next()).await.unwrap().unwrap() {
@@ -209,11 +213,7 @@ async fn a_stream_of_the_process_is_served_without_a_handshake() {
     ports.connector.serve(Box::new(theirs), None).await.unwrap();
     let socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
     let mut client = Client { socket }.ready().await;
-    client
-        .socket
-        .send(Message::text(json!({"type":"get_command_history","id":"a"}).to_string()))
-        .await
-        .unwrap();
+    client.send(&json!({"type":"get_command_history","id":"a"})).await;
     assert_eq!(client.response("a").await["success"], true);
     ports.stop().await;
 }
@@ -221,11 +221,10 @@ async fn a_stream_of_the_process_is_served_without_a_handshake() {
 #[tokio::test]
 async fn at_the_end_work_is_finished_new_work_refused_and_the_close_says_why() {
     let mut ports = start(|_| {}).await;
-    ports.runner.say(&created("s")).await;
-    ports.runner.line_of("ack").await;
+    ports.runner.create("s").await;
     let mut client = dial(ports.address, "/ws/pi", Some(TOKEN)).await.unwrap().ready().await;
     let prompt = json!({"type":"prompt","id":"a","sessionId":"s","message":"hi"});
-    client.socket.send(Message::text(prompt.to_string())).await.unwrap();
+    client.send(&prompt).await;
     let command = ports.runner.command().await;
     assert_eq!((&command["cmd"], &command["user_id"]), (&json!("prompt"), &json!("owner")));
     let goodbye = tokio::spawn({
@@ -234,16 +233,9 @@ async fn at_the_end_work_is_finished_new_work_refused_and_the_close_says_why() {
     });
     client.frame(|frame| frame["type"] == "server_shutdown").await;
     assert_eq!(dial(ports.address, "/ws/pi", Some(TOKEN)).await.err(), Some(503));
-    client
-        .socket
-        .send(Message::text(json!({"type":"get_command_history","id":"b"}).to_string()))
-        .await
-        .unwrap();
+    client.send(&json!({"type":"get_command_history","id":"b"})).await;
     let refused = client.response("b").await;
-    assert_eq!(
-        (&refused["error"], &refused["code"]),
-        (&json!("Server is shutting down"), &json!("shutting_down"))
-    );
+    assert_fields(&refused, json!({"error": "Server is shutting down", "code": "shutting_down"}));
     assert!(!goodbye.is_finished(), "a command is under way");
     ports.runner.answer(&command, "{}").await;
     assert_eq!(client.response("a").await["success"], true);
@@ -253,36 +245,27 @@ async fn at_the_end_work_is_finished_new_work_refused_and_the_close_says_why() {
     ports.stop().await;
 }
 
-/// A live event for the face alone, as a runner writes it.
-fn native(session: &str, native: &Value) -> String {
-    format!(
-        r#"{{"type":"event","session_id":"{session}","runner_id":"r1","ts":1,"event":"x-native","native":{native}}}"#
-    )
-}
-
 #[tokio::test]
 async fn native_events_go_to_who_follows_on_this_face_and_to_nobody_else() {
     let mut ports = start(|_| {}).await;
-    ports.runner.say(&created("s")).await;
-    ports.runner.line_of("ack").await;
+    ports.runner.create("s").await;
     let mut mux = dial(ports.address, "/ws/mux", Some(TOKEN)).await.unwrap();
     let attach = json!({"channel":"agent","id":"m","session_id":"s","cmd":"session.attach"});
-    mux.socket.send(Message::text(attach.to_string())).await.unwrap();
+    mux.send(&attach).await;
     ports.runner.attach(1, "ok").await;
     mux.frame(|frame| frame["id"] == "m").await;
 
     let mut client = dial(ports.address, "/ws/pi", Some(TOKEN)).await.unwrap().ready().await;
     let switch = json!({"type":"switch_session","id":"a","sessionId":"s"});
-    client.socket.send(Message::text(switch.to_string())).await.unwrap();
-    let watch = ports.runner.line_of("session.watch").await;
-    assert_eq!((&watch["session_id"], &watch["on"]), (&json!("s"), &json!(true)));
+    client.send(&switch).await;
+    assert_fields(&ports.runner.line_of("session.watch").await, json!({"session_id": "s", "on": true}));
     let command = ports.runner.command().await;
     assert_eq!(command["cmd"], "get_state");
     // All in one block: a record that has to be stored first, and events before and after the answer.
     let lines = [
         native("s", &json!({"type":"before"})),
         record("s", 2, "agent.idle", ""),
-        answer(&command, &state("s")),
+        answer(&command, &state("s", 0).to_string()),
         native("s", &json!({"type":"turn_start","n":1})),
         record("s", 3, "agent.idle", ""),
         delta("s", 7),
@@ -302,13 +285,6 @@ async fn native_events_go_to_who_follows_on_this_face_and_to_nobody_else() {
     ports.stop().await;
 }
 
-fn state(session: &str) -> String {
-    json!({"session_id":session,"runner_id":"r1","harness":"demo","status":"idle","session_version":0,"seq":1,
-        "message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[],"status_texts":{},
-        "capabilities":[]})
-    .to_string()
-}
-
 #[tokio::test]
 async fn a_runner_that_comes_again_is_told_again_what_to_watch_and_tells_what_was_closed_meanwhile() {
     let (world, _local) = World::start().await;
@@ -317,22 +293,18 @@ async fn a_runner_that_comes_again_is_told_again_what_to_watch_and_tells_what_wa
     far.line_of("ack").await;
     let mut client = dial(world.address, "/ws/pi", Some(TOKEN)).await.unwrap().ready().await;
     let switch = json!({"type":"switch_session","id":"a","sessionId":"f"});
-    client.socket.send(Message::text(switch.to_string())).await.unwrap();
+    client.send(&switch).await;
     assert_eq!(far.line_of("session.watch").await["session_id"], "f");
-    let command = far.command().await;
-    far.answer(&command, &state("f")).await;
+    far.answer_next(&state("f", 0).to_string()).await;
     assert_eq!(client.response("a").await["success"], true);
 
     let mut again = world.dialed("far").await;
-    let mut closed: Value = serde_json::from_str(&state("g")).unwrap();
+    let mut closed = state("g", 0);
     closed["status"] = json!("closed");
-    let hello = json!({"type":"runner.hello","runner_id":"far","hostname":"h","harnesses":["demo"],
-        "max_sessions":4,"version":"1","os":"linux","sessions":[{"session_id":"f","last_seq":1},
-        {"session_id":"g","last_seq":1,"state":closed}]});
-    again.say(&hello.to_string()).await;
+    let sessions = json!([{"session_id":"f","last_seq":1},{"session_id":"g","last_seq":1,"state":closed}]);
+    again.hello_with("far", sessions).await;
     again.line_of("runner.welcome").await;
-    let watch = again.line_of("session.watch").await;
-    assert_eq!((&watch["session_id"], &watch["on"]), (&json!("f"), &json!(true)));
+    assert_fields(&again.line_of("session.watch").await, json!({"session_id": "f", "on": true}));
     let gone = client.frame(|frame| frame["type"] == "session_deleted").await;
     assert!(gone.to_string().contains("\"g\""), "{gone}");
     world.stop().await;
@@ -341,16 +313,15 @@ async fn a_runner_that_comes_again_is_told_again_what_to_watch_and_tells_what_wa
 #[tokio::test]
 async fn a_follower_that_fell_behind_catches_up_before_it_has_read_everything() {
     let mut ports = start(|config| config.faces.pi_server.backlog_bytes_max = 64 << 10).await;
-    ports.runner.say(&created("s")).await;
-    ports.runner.line_of("ack").await;
+    ports.runner.create("s").await;
     let (ours, theirs) = tokio::io::duplex(256);
     ports.connector.serve(Box::new(theirs), None).await.unwrap();
     let socket = WebSocketStream::from_raw_socket(ours, Role::Client, None).await;
     let mut client = Client { socket }.ready().await;
     let switch = json!({"type":"switch_session","id":"a","sessionId":"s"});
-    client.socket.send(Message::text(switch.to_string())).await.unwrap();
+    client.send(&switch).await;
     let command = ports.runner.command().await;
-    ports.runner.answer(&command, &state("s")).await;
+    ports.runner.answer(&command, &state("s", 0).to_string()).await;
     assert_eq!(client.response("a").await["success"], true);
     // Far more than may wait for it, so that some are dropped.
     let padding = "x".repeat(4 << 10);

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use qd_hub::{Limits, PiServerConfig};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use crate::support::{Client, Runner, TOKEN, World, created};
+use crate::support::{Client, Runner, TOKEN, World, assert_fields, created};
 
 /// One connection of the face.
 pub(crate) struct PiClient {
@@ -40,17 +37,13 @@ pub(crate) async fn start(directory: tempfile::TempDir, pi_server: PiServerConfi
         config.faces.pi_server = pi_server;
     })
     .await;
-    runner.hello().await;
-    runner.line_of("runner.welcome").await;
+    runner.come().await;
     (world, runner)
 }
 
 /// Stops the hub and starts another one with the same store.
 pub(crate) async fn restart(world: World, pi_server: PiServerConfig) -> (World, Runner) {
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    crate::support::soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     start(directory, pi_server).await
 }
 
@@ -60,28 +53,9 @@ impl World {
     }
 
     pub(crate) async fn pi_client_of(&self, token: &str) -> PiClient {
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let mut request = format!("ws://{}/ws/pi", self.address).into_client_request().unwrap();
-        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
-        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-        let (socket, _) =
-            tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await.unwrap();
-        let mut client = PiClient { client: Client { socket } };
-        let ready = client.next().await;
-        assert_eq!(
-            (&ready["type"], &ready["data"]["protocolVersion"]),
-            (&json!("server_ready"), &json!("1.0.0"))
-        );
+        let mut client = PiClient { client: self.try_client_at("/ws/pi", token).await.unwrap() };
+        assert_fields(&client.next().await, json!({"type": "server_ready", "data.protocolVersion": "1.0.0"}));
         client
-    }
-
-    /// A new access token.
-    pub(crate) async fn token_of(&self, name: &str) -> String {
-        let bearer = format!("Bearer {TOKEN}");
-        let body = json!({ "name": name }).to_string();
-        let (_, _, body) =
-            self.request_with("POST", "/api/tokens", &[("Authorization", &bearer)], &body).await;
-        serde_json::from_str::<Value>(&body).unwrap()["token"].as_str().unwrap().to_owned()
     }
 }
 
@@ -129,9 +103,7 @@ impl PiClient {
     /// Follows the session `s`.
     pub(crate) async fn follow(&mut self, runner: &mut Runner) {
         self.send(json!({"type":"switch_session","sessionId":"s"})).await;
-        let command = runner.command().await;
-        assert_eq!(command["cmd"], "get_state");
-        runner.answer(&command, &state("s", 0).to_string()).await;
+        assert_eq!(runner.answer_next(&state("s", 0).to_string()).await["cmd"], "get_state");
         assert_eq!(self.response().await["success"], true);
     }
 }
@@ -154,22 +126,4 @@ pub(crate) fn native(session: &str, event: &Value) -> String {
     format!(
         r#"{{"type":"event","session_id":"{session}","runner_id":"r1","ts":1,"event":"x-native","native":{event}}}"#
     )
-}
-
-/// Answers with a version.
-pub(crate) async fn answer_version(runner: &Runner, command: &Value, data: &str, version: u64) {
-    let line = crate::support::answer(command, data);
-    let line = line.strip_suffix('}').unwrap().to_owned();
-    runner.say(&format!("{line},\"session_version\":{version}}}")).await;
-}
-
-/// Answers with a failure.
-pub(crate) async fn refuse(runner: &Runner, command: &Value, error: &str) {
-    let line = crate::support::answer(command, "null");
-    runner
-        .say(&line.replace(
-            "\"success\":true,\"data\":null",
-            &format!("\"success\":false,\"error\":{}", json!(error)),
-        ))
-        .await;
 }

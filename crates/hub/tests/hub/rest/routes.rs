@@ -5,7 +5,7 @@ use qd_wire::command_table::Permission;
 use qd_wire::people::Role;
 use qd_wire::rest::ROUTES;
 use qd_wire::rest::table::{Route, RouteAccess, RouteBody};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::access::people::{add_person, call, log_in};
 use crate::support::{TOKEN, World, world_with_session};
@@ -60,9 +60,7 @@ async fn every_route_asks_for_what_the_table_says() {
         add_person(&world, name, role.as_str()).await;
         people.push((role, log_in(&world, name).await));
     }
-    let blind = r#"{"name":"blind","scopes":["approve"]}"#;
-    let (_, _, blind) = call(&world, Some(TOKEN), "POST", "/api/tokens", blind).await;
-    let blind = blind["token"].as_str().unwrap();
+    let blind = world.new_token(TOKEN, json!({"name":"blind","scopes":["approve"]})).await;
     for route in ROUTES {
         let (status, answer) = ask(&world, None, route).await;
         let is_open = route.access == RouteAccess::Open;
@@ -80,7 +78,7 @@ async fn every_route_asks_for_what_the_table_says() {
             assert_eq!(status == 403, !may, "{role:?} {} {}: {status} {answer}", route.method, route.path);
         }
         if permission == Permission::View {
-            assert_eq!(ask(&world, Some(blind), route).await.0, 403, "{}", route.path);
+            assert_eq!(ask(&world, Some(&blind), route).await.0, 403, "{}", route.path);
         }
     }
     world.stop().await;

@@ -1,19 +1,14 @@
 //! `/ws/app`: what an app hears.
 
+use qd_hub::Limits;
 use serde_json::{Value, json};
 
 use crate::run::support::{gate, output, place};
-use crate::support::{Runner, World, created, message_end, record};
-
-async fn world_with_run() -> (World, Runner) {
-    let (world, mut runner) = World::start().await;
-    runner.start_run("run-1").await;
-    (world, runner)
-}
+use crate::support::{UPGRADE, World, assert_fields, created, message_end, record};
 
 #[tokio::test]
 async fn an_app_hears_everything_of_all_runs_from_the_moment_it_connects() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let mut app = world.app().await;
     runner.output("run-1", 3, "hello\n").await;
     assert_eq!(
@@ -62,7 +57,7 @@ async fn sessions_of_other_agents_are_runs_too() {
 
 #[tokio::test]
 async fn apps_share_what_they_hear() {
-    let (world, runner) = world_with_run().await;
+    let (world, runner) = World::with_run(Limits::default()).await;
     let (mut one, mut two) = (world.app().await, world.app().await);
     for seq in 3..200 {
         runner.output("run-1", seq, &format!("line {seq}\n")).await;
@@ -81,7 +76,7 @@ async fn apps_share_what_they_hear() {
 /// Heartbeats, live events and news of runners are not in the document, and nobody's phone rings for them.
 #[tokio::test]
 async fn hole_23_heartbeats_and_live_events_are_not_passed_on() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let mut app = world.app().await;
     runner.say(r#"{"type":"runner.heartbeat","runner_id":"r1","uptime_s":1,"sessions":[]}"#).await;
     runner
@@ -101,15 +96,14 @@ async fn hole_23_heartbeats_and_live_events_are_not_passed_on() {
 
 #[tokio::test]
 async fn a_subscription_narrows_output_and_tools_and_the_past_comes_when_asked_for() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     runner.start_run("run-2").await;
     for seq in 3..6 {
         runner.output("run-1", seq, &seq.to_string()).await;
     }
     runner.stored("run-1", 5).await;
     let mut app = world.app().await;
-    app.say("run.subscribe", Some("run-1"), json!({"since_seq":3})).await;
-    assert_eq!(place(&app.heard().await).2, 4);
+    assert_eq!(place(&app.say_and_hear("run.subscribe", Some("run-1"), json!({"since_seq":3})).await).2, 4);
     assert_eq!(place(&app.heard().await).2, 5);
     let call = r#","request_id":"c","tool":"rpc.fs.read","actor":"web","args":{}"#;
     runner.output("run-2", 3, "not for it").await;
@@ -135,7 +129,7 @@ async fn a_subscription_narrows_output_and_tools_and_the_past_comes_when_asked_f
 
 #[tokio::test]
 async fn the_past_and_the_present_join_without_a_seam() {
-    let (world, runner) = world_with_run().await;
+    let (world, runner) = World::with_run(Limits::default()).await;
     let mut app = world.app().await;
     let script = tokio::spawn(async move {
         for seq in 3..2000 {
@@ -175,32 +169,23 @@ fn assert_refused(heard: &Value, error: &str, code: &str) {
 
 #[tokio::test]
 async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_told() {
-    let (world, runner) = world_with_run().await;
+    let (world, runner) = World::with_run(Limits::default()).await;
     let mut app = world.app().await;
     app.send_text("{").await;
     let error = app.heard().await;
-    assert_eq!(error["type"], "error");
-    assert_eq!(error["data"]["code"], "invalid_request", "{error}");
-    app.say("run.send_input", Some("nobody"), json!({"input_id":"i","text":"x"})).await;
-    let error = app.heard().await;
-    assert_eq!(
-        (&error["type"], &error["run_id"], &error["data"]),
-        (
-            &json!("error"),
-            &json!("nobody"),
-            &json!({"error":"unknown run_id","code":"session_not_found","about":"run.send_input","input_id":"i"})
-        )
+    assert_fields(&error, json!({"type": "error", "data.code": "invalid_request"}));
+    let error = app.say_and_hear("run.send_input", Some("nobody"), json!({"input_id":"i","text":"x"})).await;
+    assert_fields(
+        &error,
+        json!({"type": "error", "run_id": "nobody",
+        "data": {"error":"unknown run_id","code":"session_not_found","about":"run.send_input","input_id":"i"}}),
     );
     app.say("run.subscribe", Some("nobody"), json!({})).await;
     assert_refused(&app.heard().await, "unknown run_id", "session_not_found");
-    app.say("rpc.fs.read", Some("nobody"), json!({"request_id":"q","path":"a"})).await;
-    let answer = app.heard().await;
-    assert_eq!(
-        (&answer["type"], &answer["data"]),
-        (
-            &json!("rpc.response"),
-            &json!({"request_id":"q","ok":false,"rpc_type":"rpc.fs.read","error":"unknown run_id","code":"session_not_found"})
-        )
+    assert_fields(
+        &app.say_and_hear("rpc.fs.read", Some("nobody"), json!({"request_id":"q","path":"a"})).await,
+        json!({"type": "rpc.response",
+        "data": {"request_id":"q","ok":false,"rpc_type":"rpc.fs.read","error":"unknown run_id","code":"session_not_found"}}),
     );
     // A host without a run has a name of its own; the system's is no run's.
     app.say("rpc.bash", Some("_system"), json!({"request_id":"q","cmd":"ls"})).await;
@@ -209,8 +194,7 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
     assert_refused(&app.heard().await, "unknown host_id", "runner_not_found");
     drop(runner);
     loop {
-        app.say("run.stop", Some("run-1"), json!({})).await;
-        let error = app.heard().await;
+        let error = app.say_and_hear("run.stop", Some("run-1"), json!({})).await;
         assert_eq!(error["type"], "error", "{error}");
         if error["data"]["code"] == "runner_offline" {
             break;
@@ -227,12 +211,11 @@ async fn hole_22_an_unknown_run_a_host_that_is_away_and_a_malformed_message_are_
 
 #[tokio::test]
 async fn a_deleted_run_is_gone_and_its_name_may_be_another_ones() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let mut app = world.app().await;
     let mut client = world.client().await;
     client.command("d", "run-1", "session.delete", json!({})).await;
-    let command = runner.command().await;
-    runner.answer(&command, "{}").await;
+    runner.answer_next("{}").await;
     assert_eq!(client.next().await["id"], "d");
     app.say("run.stop", Some("run-1"), json!({})).await;
     assert_refused(&app.heard().await, "unknown run_id", "session_not_found");
@@ -249,22 +232,12 @@ async fn a_deleted_run_is_gone_and_its_name_may_be_another_ones() {
 
 #[tokio::test]
 async fn only_who_may_see_is_let_in_and_who_is_revoked_is_closed() {
-    let (world, _runner) = world_with_run().await;
-    let upgrade = [
-        ("Upgrade", "websocket"),
-        ("Connection", "upgrade"),
-        ("Sec-WebSocket-Version", "13"),
-        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-    ];
-    let (status, _, body) = world.http("/ws/app", &upgrade).await;
+    let (world, _runner) = World::with_run(Limits::default()).await;
+    let (status, _, body) = world.http("/ws/app", &UPGRADE).await;
     assert_eq!((status, body.as_str()), (401, "missing token"));
-    let (status, _, body) = world.http("/ws/app?token=wrong", &upgrade).await;
+    let (status, _, body) = world.http("/ws/app?token=wrong", &UPGRADE).await;
     assert_eq!((status, body.as_str()), (401, "invalid token"));
-    let bearer = format!("Bearer {}", crate::support::TOKEN);
-    let (_, _, added) =
-        world.request_with("POST", "/api/tokens", &[("Authorization", &bearer)], r#"{"name":"phone"}"#).await;
-    let added: Value = serde_json::from_str(&added).unwrap();
-    let mut app = world.app_as(added["token"].as_str().unwrap()).await;
+    let mut app = world.app_as(&world.token_of("phone").await).await;
     assert!(app.heard_until_now().await.is_empty());
     assert_eq!(world.api("DELETE", "/api/tokens/phone").await.0, 200);
     assert_eq!(app.closed().await, 1008);
@@ -273,7 +246,7 @@ async fn only_who_may_see_is_let_in_and_who_is_revoked_is_closed() {
 
 #[tokio::test]
 async fn the_end_of_the_hub_closes_apps() {
-    let (world, runner) = world_with_run().await;
+    let (world, runner) = World::with_run(Limits::default()).await;
     let mut app = world.app().await;
     runner.say(&record("run-1", 3, "run.exited", r#","exit_code":0"#)).await;
     assert_eq!(app.heard().await["type"], "run.exited");

@@ -1,13 +1,14 @@
 //! `/ws/app`: what an app asks for, and who hears the answer.
 
-use serde_json::{Value, json};
+use qd_hub::Limits;
+use serde_json::json;
 
+use crate::access::people::call;
 use crate::run::support::place;
-use crate::support::{Client, Runner, World};
+use crate::support::{Client, Runner, TOKEN, World, assert_fields};
 
 async fn world_with_run() -> (World, Runner, Client) {
-    let (world, mut runner) = World::start().await;
-    runner.start_run("run-1").await;
+    let (world, runner) = World::with_run(Limits::default()).await;
     let app = world.app().await;
     (world, runner, app)
 }
@@ -34,10 +35,10 @@ async fn commands_reach_the_runner_in_our_words_and_are_silent_when_they_succeed
     ] {
         app.say(kind, Some("run-1"), data).await;
         let command = runner.command().await;
-        assert_eq!(
-            (&command["cmd"], &command["session_id"], &command["user_id"], &command["user_role"]),
-            (&json!(cmd), &json!("run-1"), &json!("owner"), &json!("owner")),
-            "{command}"
+        assert_fields(
+            &command,
+            json!({"cmd": cmd, "session_id": "run-1", "user_id": "owner",
+            "user_role": "owner"}),
         );
         for (name, value) in expected.as_object().unwrap() {
             assert_eq!(&command[name], value, "{kind} {name}");
@@ -56,31 +57,26 @@ async fn a_command_that_fails_is_told_to_its_sender_alone() {
     let command = runner.command().await;
     runner.refuse(&command, "The run has exited").await;
     let error = app.heard().await;
-    assert_eq!(
-        (&error["type"], &error["run_id"], &error["data"]),
-        (
-            &json!("error"),
-            &json!("run-1"),
-            &json!({"error":"The run has exited","code":"failed","about":"run.send_input","input_id":"i-1"})
-        )
+    assert_fields(
+        &error,
+        json!({"type": "error", "run_id": "run-1",
+        "data": {"error":"The run has exited","code":"failed","about":"run.send_input","input_id":"i-1"}}),
     );
     // A question that is no yes or no is left unanswered when it is denied.
     app.say("run.permission.deny", Some("run-1"), json!({"request_id":"q-1"})).await;
     let command = runner.command().await;
     assert_eq!((&command["decision"], command.get("cancelled")), (&json!("deny"), None));
     runner.refuse(&command, "This question needs 'value'").await;
-    let command = runner.command().await;
-    assert_eq!(command["cancelled"], true);
-    runner.answer(&command, "{}").await;
+    assert_eq!(runner.answer_next("{}").await["cancelled"], true);
     app.say("run.permission.deny", Some("run-1"), json!({"request_id":"made-up"})).await;
     for _ in 0..2 {
-        let command = runner.command().await;
-        runner.refuse(&command, "No pending input request with id 'made-up'").await;
+        runner.refuse_next("No pending input request with id 'made-up'").await;
     }
     let error = app.heard().await;
-    assert_eq!(
-        error["data"],
-        json!({"error":"No pending input request with id 'made-up'","code":"question_not_found","about":"run.permission.deny","request_id":"made-up"})
+    assert_fields(
+        &error,
+        json!({
+        "data": {"error":"No pending input request with id 'made-up'","code":"question_not_found","about":"run.permission.deny","request_id":"made-up"}}),
     );
     assert!(other.heard_until_now().await.is_empty());
     world.stop().await;
@@ -99,10 +95,10 @@ async fn hole_9_an_answer_goes_to_its_asker_only() {
         (&answer["type"], &answer["host_id"], &answer["run_id"], answer.get("seq")),
         (&json!("rpc.response"), &json!("r1"), &json!("run-1"), None)
     );
-    assert_eq!(
-        answer["data"],
-        json!({"request_id":"q-1","ok":true,"rpc_type":"rpc.fs.read",
-            "result":{"path":"secret.txt","content":"very secret","truncated":false}})
+    assert_fields(
+        &answer,
+        json!({"data": {"request_id":"q-1","ok":true,"rpc_type":"rpc.fs.read",
+            "result":{"path":"secret.txt","content":"very secret","truncated":false}}}),
     );
     assert!(other.heard_until_now().await.is_empty());
     world.stop().await;
@@ -114,10 +110,7 @@ async fn calls_are_answered_in_the_shape_of_the_document() {
     // A gated call: the asker's role does not matter, somebody is asked.
     app.say("rpc.bash", Some("run-1"), json!({"request_id":"q-1","cmd":"ls x"})).await;
     let bash = runner.command().await;
-    assert_eq!(
-        (&bash["cmd"], &bash["command"], &bash["ask"]),
-        (&json!("host.bash"), &json!("ls x"), &json!(true))
-    );
+    assert_fields(&bash, json!({"cmd": "host.bash", "command": "ls x", "ask": true}));
     // While it waits, others are served.
     app.say("rpc.runs.list", Some("run-1"), json!({"request_id":"q-2"})).await;
     let list = runner.command().await;
@@ -131,9 +124,10 @@ async fn calls_are_answered_in_the_shape_of_the_document() {
         )
         .await;
     let answer = app.heard().await;
-    assert_eq!(
-        (&answer["data"]["ok"], &answer["data"]["error"], &answer["data"]["result"]["stdout"]),
-        (&json!(false), &json!("bash exited with code 2: no such file"), &json!("out"))
+    assert_fields(
+        &answer,
+        json!({"data.ok": false, "data.error": "bash exited with code 2: no such file",
+        "data.result.stdout": "out"}),
     );
     app.say("rpc.fs.write", Some("run-1"), json!({"request_id":"q-3","path":"a","content":"x"})).await;
     let write = runner.command().await;
@@ -157,10 +151,10 @@ async fn a_run_is_started_on_the_named_host_and_heard_of() {
     let data = json!({"request_id":"q-1","host_id":"r1","tool":"codex","cmd":"codex --full","cwd":"/w"});
     app.say("rpc.run.start", None, data).await;
     let command = runner.command().await;
-    assert_eq!(command["cmd"], "session.create");
-    assert_eq!(
-        command["config"],
-        json!({"harness":"pty","cwd":"/w","run":{"tool":"codex","cmd":"codex --full"}})
+    assert_fields(
+        &command,
+        json!({"cmd": "session.create",
+        "config": {"harness":"pty","cwd":"/w","run":{"tool":"codex","cmd":"codex --full"}}}),
     );
     runner.start_run("run-2").await;
     let attach = r#""resume":"gap","seq":2,"state":{"status":"working"},"pending_input":[]"#;
@@ -184,8 +178,7 @@ async fn a_service_is_taken_back_when_its_asker_goes_and_a_gated_one_is_not() {
     app.say("rpc.fs.search", Some("run-1"), json!({"request_id":"q-2","q":"x"})).await;
     let search = runner.command().await;
     drop(app);
-    let cancel = runner.command().await;
-    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &search["id"]));
+    assert_fields(&runner.command().await, json!({"cmd": "_cancel", "target": search["id"]}));
     runner.answer(&search, "{}").await;
     // Nothing else is taken back: what comes next is what another app asks.
     let mut other = world.app().await;
@@ -198,13 +191,7 @@ async fn a_service_is_taken_back_when_its_asker_goes_and_a_gated_one_is_not() {
 #[tokio::test]
 async fn who_may_only_see_may_not_type_approve_or_start() {
     let (world, mut runner, _app) = world_with_run().await;
-    let bearer = format!("Bearer {}", crate::support::TOKEN);
-    let body = r#"{"name":"viewer","scopes":["view"]}"#;
-    let (status, _, added) =
-        world.request_with("POST", "/api/tokens", &[("Authorization", &bearer)], body).await;
-    assert_eq!(status, 200, "{added}");
-    let added: Value = serde_json::from_str(&added).unwrap();
-    let token = added["token"].as_str().unwrap();
+    let token = &*world.new_token(TOKEN, json!({"name":"viewer","scopes":["view"]})).await;
     let mut viewer = world.app_as(token).await;
     for (kind, data) in [
         ("run.send_input", json!({"input_id":"i","text":"x"})),
@@ -215,25 +202,19 @@ async fn who_may_only_see_may_not_type_approve_or_start() {
         ("rpc.run.start", json!({"request_id":"q","host_id":"r1","tool":"codex"})),
         ("rpc.host.logs.tail", json!({"request_id":"q","host_id":"r1"})),
     ] {
-        viewer.say(kind, Some("run-1"), data).await;
-        let refused = viewer.heard().await;
+        let refused = viewer.say_and_hear(kind, Some("run-1"), data).await;
         assert_eq!(refused["data"]["code"], "permission_denied", "{kind}: {refused}");
     }
     viewer.say("rpc.fs.list", Some("run-1"), json!({"request_id":"q"})).await;
     assert_eq!(runner.command().await["cmd"], "fs.list");
     let input = r#"{"input_id":"i","text":"x"}"#;
-    let bearer = format!("Bearer {token}");
-    let (status, _, _) =
-        world.request_with("POST", "/runs/run-1/input", &[("Authorization", &bearer)], input).await;
-    assert_eq!(status, 403);
+    assert_eq!(call(&world, Some(token), "POST", "/runs/run-1/input", input).await.0, 403);
     world.stop().await;
 }
 
 #[tokio::test]
 async fn a_connection_has_a_bound_of_calls_and_goes_on_after_it() {
-    let limits = qd_hub::Limits { in_flight_max: 4, ..qd_hub::Limits::default() };
-    let (world, mut runner) = World::start_with(limits).await;
-    runner.start_run("run-1").await;
+    let (world, mut runner) = World::with_run(Limits { in_flight_max: 4, ..Limits::default() }).await;
     let mut app = world.app().await;
     let mut commands = Vec::new();
     for number in 0..5 {
@@ -242,9 +223,7 @@ async fn a_connection_has_a_bound_of_calls_and_goes_on_after_it() {
             commands.push(runner.command().await);
         }
     }
-    let refused = app.heard().await;
-    assert_eq!(refused["data"]["request_id"], "q-4");
-    assert_eq!(refused["data"]["code"], "too_many_in_flight", "{refused}");
+    assert_fields(&app.heard().await, json!({"data.request_id": "q-4", "data.code": "too_many_in_flight"}));
     for command in &commands {
         runner.answer(command, r#"{"stdout":"","truncated":false,"files":[]}"#).await;
         assert_eq!(app.heard().await["data"]["ok"], true);

@@ -1,9 +1,12 @@
 //! The HTTP routes of the run document.
 
+use std::time::Duration;
+
+use qd_hub::Limits;
 use serde_json::{Value, json};
 
 use crate::run::support::{gate, output};
-use crate::support::{Runner, TOKEN, World, record};
+use crate::support::{TOKEN, World, assert_fields, record};
 
 async fn get(world: &World, path: &str) -> (u16, String, String) {
     world.http(path, &[("Authorization", &format!("Bearer {TOKEN}"))]).await
@@ -22,15 +25,9 @@ async fn post_input(world: &World, run_id: &str, body: &str) -> (u16, String) {
     (status, body)
 }
 
-async fn world_with_run() -> (World, Runner) {
-    let (world, mut runner) = World::start().await;
-    runner.start_run("run-1").await;
-    (world, runner)
-}
-
 #[tokio::test]
 async fn every_route_wants_a_token_and_health_does_not() {
-    let (world, _runner) = world_with_run().await;
+    let (world, _runner) = World::with_run(Limits::default()).await;
     for path in [
         "/runs",
         "/sessions",
@@ -58,20 +55,15 @@ async fn every_route_wants_a_token_and_health_does_not() {
 
 #[tokio::test]
 async fn an_input_goes_to_the_runner_and_is_answered_with_nothing() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let body = r#"{"input_id":"i-1","text":"y\n"}"#;
     let asked = async { post_input(&world, "run-1", body).await };
     let answered = async {
         let command = runner.command().await;
-        assert_eq!(
-            (
-                &command["cmd"],
-                &command["session_id"],
-                &command["input_id"],
-                &command["text"],
-                &command["actor"]
-            ),
-            (&json!("run.input"), &json!("run-1"), &json!("i-1"), &json!("y\n"), &json!("web"))
+        assert_fields(
+            &command,
+            json!({"cmd": "run.input", "session_id": "run-1", "input_id": "i-1",
+            "text": "y\n", "actor": "web"}),
         );
         runner.answer(&command, r#"{"input_id":"i-1","duplicate":false}"#).await;
     };
@@ -83,8 +75,7 @@ async fn an_input_goes_to_the_runner_and_is_answered_with_nothing() {
     assert_eq!(post_input(&world, "run-1", &great).await.0, 413);
     let asked = async { post_input(&world, "run-1", body).await };
     let refused = async {
-        let command = runner.command().await;
-        runner.refuse(&command, "The run has exited").await;
+        runner.refuse_next("The run has exited").await;
     };
     assert_eq!(tokio::join!(asked, refused).0, (409, "The run has exited".to_owned()));
     drop(runner);
@@ -94,7 +85,7 @@ async fn an_input_goes_to_the_runner_and_is_answered_with_nothing() {
 
 #[tokio::test]
 async fn runs_are_listed_with_what_they_wait_for_and_how_they_ended() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     runner.say(&gate("run-1", 3, "q-1")).await;
     runner.start_run("run-2").await;
     runner.say(&record("run-2", 3, "run.exited", r#","exit_code":3"#)).await;
@@ -103,16 +94,13 @@ async fn runs_are_listed_with_what_they_wait_for_and_how_they_ended() {
         assert_eq!(runs.len(), 2);
         let find = |id: &str| runs.iter().find(|run| run["id"] == id).unwrap().clone();
         let (one, two) = (find("run-1"), find("run-2"));
-        assert_eq!(
-            (&one["host_id"], &one["tool"], &one["cwd"], &one["status"]),
-            (&json!("r1"), &json!("codex"), &json!("/w"), &json!("awaiting_approval"))
+        assert_fields(
+            &one,
+            json!({"host_id": "r1", "tool": "codex", "cwd": "/w",
+            "status": "awaiting_approval", "pending_request_id": "q-1", "pending_reason": "permission",
+            "pending_op_tool": "bash", "pending_op_args_summary": "ls", "exit_code": null,
+            "started_at": "1970-01-01T00:00:00.001Z"}),
         );
-        assert_eq!(
-            (&one["pending_request_id"], &one["pending_reason"], &one["pending_op_tool"]),
-            (&json!("q-1"), &json!("permission"), &json!("bash"))
-        );
-        assert_eq!((&one["pending_op_args_summary"], &one["exit_code"]), (&json!("ls"), &Value::Null));
-        assert_eq!(one["started_at"], "1970-01-01T00:00:00.001Z");
         assert_eq!((&two["status"], &two["exit_code"]), (&json!("exited"), &json!(3)));
         assert!(two["ended_at"].is_string() && two["pending_request_id"].is_null());
     };
@@ -129,12 +117,9 @@ async fn runs_are_listed_with_what_they_wait_for_and_how_they_ended() {
     let hosts = list(&world, "/hosts").await;
     assert_eq!((&hosts[0]["id"], &hosts[0]["online"]), (&json!("r1"), &json!(true)));
     // A hub that starts again knows it from its log.
-    let World { directory, store, server, shutdown, .. } = world;
-    shutdown.cancel();
-    crate::support::soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     drop(runner);
-    let (world, _runner) = World::start_silent(directory, qd_hub::Limits::default()).await;
+    let (world, _runner) = World::start_silent(directory, Limits::default()).await;
     let runs = list(&world, "/runs").await;
     let find = |id: &str| runs.iter().find(|run| run["id"] == id).unwrap().clone();
     assert_eq!(
@@ -148,7 +133,7 @@ async fn runs_are_listed_with_what_they_wait_for_and_how_they_ended() {
 /// A question may be much older than what a program wrote since.
 #[tokio::test]
 async fn a_hub_that_starts_again_finds_old_questions() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let lines: Vec<String> = (3..100).map(|seq| output("run-1", seq, "before")).collect();
     runner.say(&lines.join("\n")).await;
     runner.say(&gate("run-1", 100, "q-1")).await;
@@ -159,12 +144,9 @@ async fn a_hub_that_starts_again_finds_old_questions() {
     let lines: Vec<String> = (103..=600).map(|seq| output("run-1", seq, "after")).collect();
     runner.say(&lines.join("\n")).await;
     runner.stored("run-1", 600).await;
-    let World { directory, store, server, shutdown, .. } = world;
-    shutdown.cancel();
-    crate::support::soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     drop(runner);
-    let (world, _runner) = World::start_silent(directory, qd_hub::Limits::default()).await;
+    let (world, _runner) = World::start_silent(directory, Limits::default()).await;
     let run = &list(&world, "/runs").await[0];
     assert_eq!((&run["status"], &run["pending_request_id"]), (&json!("awaiting_approval"), &json!("q-2")));
     world.stop().await;
@@ -172,17 +154,15 @@ async fn a_hub_that_starts_again_finds_old_questions() {
 
 #[tokio::test]
 async fn an_input_that_nobody_answers_is_a_timeout() {
-    let limits =
-        qd_hub::Limits { command_timeout: Some(std::time::Duration::from_millis(200)), ..Default::default() };
-    let (world, mut runner) = World::start_with(limits).await;
-    runner.start_run("run-1").await;
+    let limits = Limits { command_timeout: Some(Duration::from_millis(200)), ..Limits::default() };
+    let (world, _runner) = World::with_run(limits).await;
     assert_eq!(post_input(&world, "run-1", r#"{"input_id":"i","text":"x"}"#).await.0, 504);
     world.stop().await;
 }
 
 #[tokio::test]
 async fn the_past_is_read_by_id_and_by_number_both_ways() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let last = 1000;
     let lines: Vec<String> = (3..=last).map(|seq| output("run-1", seq, &format!("line {seq}"))).collect();
     runner.say(&lines.join("\n")).await;
@@ -232,7 +212,7 @@ async fn the_past_is_read_by_id_and_by_number_both_ways() {
 
 #[tokio::test]
 async fn a_page_of_great_records_is_not_greater_than_it_may_be() {
-    let (world, mut runner) = world_with_run().await;
+    let (world, mut runner) = World::with_run(Limits::default()).await;
     let text = "x".repeat(64 << 10);
     for seq in 3..203 {
         runner.output("run-1", seq, &text).await;

@@ -4,7 +4,7 @@ use qd_hub::Limits;
 use serde_json::json;
 
 use crate::run::support::{output, place};
-use crate::support::{World, soon};
+use crate::support::{TOKEN, World, soon};
 
 /// Puts out much more than feed and sockets hold while one app reads nothing; then it reads, while more comes.
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn hole_24_many_idle_runs_cost_an_app_nothing() {
     for app in &mut apps {
         assert_eq!(place(&app.heard().await), ("run.output".to_owned(), "run-77".to_owned(), 2));
     }
-    let bearer = format!("Bearer {}", crate::support::TOKEN);
+    let bearer = format!("Bearer {TOKEN}");
     let list = soon("a list", world.http("/runs?limit=50&offset=1990", &[("Authorization", &bearer)])).await;
     assert_eq!(list.0, 200);
     assert!(list.1.contains("x-total-count: 2000"), "{}", list.1);

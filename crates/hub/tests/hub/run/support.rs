@@ -1,10 +1,18 @@
 //! Apps of the run document, and runs whose runner is a script.
 
+use qd_hub::Limits;
 use serde_json::{Value, json};
 
 use crate::support::{Client, Runner, TOKEN, World, record};
 
 impl World {
+    /// A hub whose runner has the run `run-1`.
+    pub(crate) async fn with_run(limits: Limits) -> (World, Runner) {
+        let (world, mut runner) = World::start_with(limits).await;
+        runner.start_run("run-1").await;
+        (world, runner)
+    }
+
     /// An app of the owner.
     pub(crate) async fn app(&self) -> Client {
         self.app_as(TOKEN).await
@@ -28,6 +36,12 @@ impl Client {
     /// The next message.
     pub(crate) async fn heard(&mut self) -> Value {
         serde_json::from_str(&self.next_text().await).unwrap()
+    }
+
+    /// Sends a message and gives the next one that comes.
+    pub(crate) async fn say_and_hear(&mut self, kind: &str, run_id: Option<&str>, data: Value) -> Value {
+        self.say(kind, run_id, data).await;
+        self.heard().await
     }
 
     /// The next message of this type; those before it are dropped.
@@ -81,16 +95,6 @@ impl Runner {
     /// One line that the program wrote.
     pub(crate) async fn output(&self, run_id: &str, seq: u64, text: &str) {
         self.say(&output(run_id, seq, text)).await;
-    }
-
-    /// Answers a command with an error.
-    pub(crate) async fn refuse(&self, command: &Value, error: &str) {
-        let session = command.get("session_id").cloned().unwrap_or(json!("_system"));
-        self.say(&format!(
-            r#"{{"type":"response","id":{},"session_id":{session},"runner_id":"r1","ts":2,"cmd":{},"success":false,"error":{}}}"#,
-            command["id"], command["cmd"], json!(error)
-        ))
-        .await;
     }
 }
 

@@ -6,7 +6,7 @@ use qd_hub::Limits;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::support::{Client, Runner, World, created, record, soon};
+use crate::support::{Client, Runner, World, assert_fields, created, record, soon};
 
 /// A hub, and its runner `far` with the session `t`, whose first record is stored.
 async fn world_with_far(limits: Limits) -> (World, Runner) {
@@ -23,13 +23,11 @@ async fn fill_disk(world: &World, far: &Runner) {
     world.store.set_full_for_tests(true).await.unwrap();
     let filler = format!(r#","message":"{}""#, "x".repeat(400_000));
     far.say(&record("t", 2, "notify", &filler)).await;
-    let told = client.next().await;
-    assert_eq!(told["code"], "store_unavailable", "{told}");
+    assert_fields(&client.next().await, json!({"code": "store_unavailable"}));
 }
 
 async fn prompt_code(client: &mut Client) -> String {
-    client.command("p", "t", "prompt", json!({"message":"m"})).await;
-    client.next().await["code"].as_str().unwrap().to_owned()
+    client.call("p", "t", "prompt", json!({"message":"m"})).await["code"].as_str().unwrap().to_owned()
 }
 
 /// A list and an attach say the same of a session whose runner is away.
@@ -45,8 +43,7 @@ async fn a_question_that_waits_is_shown_while_its_runner_is_away() {
     assert_eq!((&row["state"], &row["pending_input_count"]), (&json!("offline"), &json!(1)));
     let mut client = world.client().await;
     for cmd in ["session.attach", "get_state"] {
-        client.command(cmd, "t", cmd, json!({})).await;
-        let data = client.next().await["data"].take();
+        let data = client.call(cmd, "t", cmd, json!({})).await["data"].take();
         let state = data.get("state").unwrap_or(&data);
         assert_eq!(state["pending_input"][0]["request_id"], "q1", "{cmd}: {data}");
         let attached = data.get("state").map(|_| &data["pending_input"][0]["title"]);
@@ -80,9 +77,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
     assert!(world.store.records_after("t", 0, 10, 1 << 20).await.unwrap().is_empty());
 
     let (mut far, _) = world.come("far", &[("t", 2)]).await;
-    let order = far.command().await;
-    assert_eq!(order["id"], "bury:t");
-    far.answer(&order, "null").await;
+    assert_eq!(far.answer_next("null").await["id"], "bury:t");
     soon("the name to be free", async {
         while !world.store.deleted_sessions_of("far").await.unwrap().is_empty() {}
     })
@@ -142,8 +137,7 @@ async fn who_fell_behind_while_the_runner_went_away_is_resynced_from_the_store()
         }
         assert_eq!(event["event"], "x.live");
     };
-    assert_eq!((&resync["resume"], &resync["seq"]), (&json!("gap"), &json!(1)));
-    assert_eq!((&resync["replay_until"], &resync["state"]["status"]), (&json!(2), &json!("offline")));
+    assert_fields(&resync, json!({"resume": "gap", "seq": 1, "replay_until": 2, "state.status": "offline"}));
     assert_eq!(slow.next().await["seq"], 2);
     world.stop().await;
 }
@@ -164,8 +158,7 @@ async fn a_refused_name_is_free_when_its_session_is_deleted() {
     let delete = far.command().await;
     far.say(&format!("{}\n{}", crate::support::answer(&delete, "null"), created("t"))).await;
     assert_eq!(client.next().await["success"], true);
-    let ack = far.line_of("ack").await;
-    assert_eq!((&ack["session_id"], &ack["seq"]), (&json!("t"), &json!(1)));
+    assert_fields(&far.line_of("ack").await, json!({"session_id": "t", "seq": 1}));
     world.stop().await;
 }
 

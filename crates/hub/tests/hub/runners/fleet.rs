@@ -6,18 +6,24 @@ use qd_hub::Limits;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Client, Runner, World, attach_data, created, delta, message_end, record, soon, world_with_session,
+    Client, Runner, World, assert_fields, attach_data, created, delta, message_end, record, soon,
+    world_with_session,
 };
 
 /// A hub whose runner `far` has the session `t` with two records, and is away.
 async fn away_world() -> World {
     let (world, _local) = World::start().await;
+    drop(with_messages(&world).await);
+    world.is_shown("far", "offline").await;
+    world
+}
+
+/// The runner `far`, whose session `t` has two records.
+async fn with_messages(world: &World) -> Runner {
     let (mut far, _) = world.come("far", &[]).await;
     far.say(&format!("{}\n{}", created("t"), message_end("t", 2, 0))).await;
     while far.line_of("ack").await["seq"] != 2 {}
-    drop(far);
-    world.is_shown("far", "offline").await;
-    world
+    far
 }
 
 #[tokio::test]
@@ -29,16 +35,14 @@ async fn runners_are_shown_with_all_that_is_known_of_them() {
     let told = client.runner_changed("far").await;
     let info = &told["runner"];
     assert_eq!((&told["status"], &info["status"]), (&json!("online"), &json!("online")));
-    assert_eq!((&info["harnesses"], &info["max_sessions"]), (&json!(["demo", "pi"]), &json!(7)));
-    assert_eq!(
-        (&info["joined_at"], &info["hostname"], &info["os"]),
-        (&json!(7), &json!("h"), &json!("linux"))
+    assert_fields(
+        info,
+        json!({"harnesses": ["demo", "pi"], "max_sessions": 7, "joined_at": 7,
+        "hostname": "h", "os": "linux"}),
     );
-    let told = client.runner_changed("far").await;
-    assert_eq!(told["status"], "unhealthy");
+    assert_fields(&client.runner_changed("far").await, json!({"status": "unhealthy"}));
     far.heartbeat("far", 3, 1.5).await;
-    let told = client.runner_changed("far").await;
-    assert_eq!(told["runner"]["status"], "online");
+    assert_fields(&client.runner_changed("far").await, json!({"runner.status": "online"}));
     soon("the heartbeat to be shown", async {
         loop {
             far.heartbeat("far", 3, 1.5).await;
@@ -56,10 +60,7 @@ async fn runners_are_shown_with_all_that_is_known_of_them() {
     assert_eq!((row.max_sessions, &*row.harnesses_json), (7, r#"["demo","pi"]"#));
     assert!(row.last_seen_at.is_some());
 
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     // After a restart it is known and away.
     let (world, _local) = World::start_in(directory, Limits::default()).await;
     let far = world.is_shown("far", "offline").await;
@@ -102,8 +103,7 @@ async fn a_new_session_goes_to_the_least_loaded_runner_that_can_take_it() {
     create(&mut client, "pi", json!({})).await;
     assert_eq!(code_of(&mut client).await, "limit_reached");
     // A create that failed leaves its place.
-    one.say(&crate::support::answer(&first, "null").replace("true,\"data\":null", "false,\"error\":\"no\""))
-        .await;
+    one.refuse(&first, "no").await;
     assert_eq!(code_of(&mut client).await, "failed");
     create(&mut client, "pi", json!({})).await;
     assert_eq!(one.command().await["config"]["harness"], "pi");
@@ -144,8 +144,7 @@ async fn a_command_may_wait_for_its_runner() {
     create(&mut client, "pi", json!({"wait":true,"runner_id":"far"})).await;
     let mut goer = world.client().await;
     goer.command("gone", "t", "prompt", json!({"message":"gone","wait":true})).await;
-    goer.command("r", "_system", "get_runners", json!({})).await;
-    assert_eq!(goer.next().await["id"], "r");
+    assert_eq!(goer.call("r", "_system", "get_runners", json!({})).await["id"], "r");
     drop(goer);
     soon("the other client to go", async {
         while serde_json::from_str::<Value>(&world.http("/healthz", &[]).await.2).unwrap()["connections"] != 1
@@ -189,24 +188,17 @@ async fn waiting_commands_are_in_flight() {
 async fn a_session_can_be_followed_while_its_runner_is_away() {
     let world = away_world().await;
     let mut client = world.client().await;
-    client.command("g", "t", "get_state", json!({})).await;
-    let state = client.next().await["data"].clone();
-    assert_eq!(
-        (&state["status"], &state["harness"], &state["cwd"]),
-        (&json!("offline"), &json!("demo"), &json!("/w"))
+    let state = client.call("g", "t", "get_state", json!({})).await["data"].clone();
+    assert_fields(&state, json!({"status": "offline", "harness": "demo", "cwd": "/w"}));
+    let data = client.call("a", "t", "session.attach", json!({})).await["data"].clone();
+    assert_fields(
+        &data,
+        json!({"resume": "ok", "seq": 2, "state.status": "offline", "messages.0.id": "m0",
+        "pending_input": []}),
     );
-    client.command("a", "t", "session.attach", json!({})).await;
-    let data = client.next().await["data"].clone();
-    assert_eq!(
-        (&data["resume"], &data["seq"], &data["state"]["status"]),
-        (&json!("ok"), &json!(2), &json!("offline"))
-    );
-    assert_eq!((&data["messages"][0]["id"], &data["pending_input"]), (&json!("m0"), &json!([])));
-    client.command("a", "t", "session.attach", json!({"after":9})).await;
-    let data = client.next().await["data"].clone();
+    let data = client.call("a", "t", "session.attach", json!({"after":9})).await["data"].clone();
     assert_eq!((&data["resume"], data["messages"].as_array().unwrap().len()), (&json!("gap"), 1));
-    client.command("a", "t", "session.attach", json!({"after":1})).await;
-    let data = client.next().await["data"].clone();
+    let data = client.call("a", "t", "session.attach", json!({"after":1})).await["data"].clone();
     assert_eq!((&data["resume"], data.get("messages")), (&json!("ok"), None));
     assert_eq!(client.next().await["seq"], 2, "what the client lacks comes from the store");
 
@@ -214,8 +206,7 @@ async fn a_session_can_be_followed_while_its_runner_is_away() {
     far.say(&format!("{}\n{}", record("t", 3, "notify", ""), delta("t", 1))).await;
     assert_eq!(client.next().await["seq"], 3);
     assert_eq!(client.next().await["delta"], "1");
-    let attach = far.command().await;
-    far.answer(&attach, &attach_data(3, "ok")).await;
+    far.answer_next(&attach_data(3, "ok")).await;
     let resync = client.next().await;
     assert_eq!((&resync["event"], &resync["state"]["status"]), (&json!("session.resync"), &json!("idle")));
     far.record("t", 4, "notify", "").await;
@@ -225,16 +216,14 @@ async fn a_session_can_be_followed_while_its_runner_is_away() {
 
 async fn delete(client: &mut Client, session: &str) {
     client.command("d", session, "session.delete", json!({})).await;
-    let response = client.next().await;
-    assert_eq!((&response["id"], &response["success"]), (&json!("d"), &json!(true)), "{response}");
+    assert_fields(&client.next().await, json!({"id": "d", "success": true}));
 }
 
 #[tokio::test]
 async fn a_session_deleted_while_its_runner_is_away_stays_deleted() {
     let world = away_world().await;
     let mut client = world.client().await;
-    client.command("a", "t", "session.attach", json!({"after":2})).await;
-    assert_eq!(client.next().await["success"], true);
+    assert_eq!(client.call("a", "t", "session.attach", json!({"after":2})).await["success"], true);
     delete(&mut client, "t").await;
     assert!(world.stored("t").await.is_none());
     client.command("p", "t", "prompt", json!({"message":"m"})).await;
@@ -242,24 +231,19 @@ async fn a_session_deleted_while_its_runner_is_away_stays_deleted() {
     client.command("c", "t", "session.create", json!({"runner_id":"r1","config":{"harness":"demo"}})).await;
     assert_eq!(code_of(&mut client).await, "conflict");
 
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     let (world, _local) = World::start_in(directory, Limits::default()).await;
     for other in ["u", "v"] {
         let (mut far, welcome) = world.come("far", &[("t", 5)]).await;
         assert!(!welcome.to_string().contains("\"t\""), "{welcome}");
         far.say(&format!("{}\n{}\n{}", created("t"), record("t", 3, "notify", ""), created(other))).await;
         let order = far.command().await;
-        assert_eq!((&order["cmd"], &order["session_id"]), (&json!("session.delete"), &json!("t")));
-        assert_eq!(order["id"], "bury:t");
+        assert_fields(&order, json!({"cmd": "session.delete", "session_id": "t", "id": "bury:t"}));
         assert_eq!(far.line_of("ack").await["session_id"], other, "events of the deleted one are skipped");
         assert_eq!(world.store.deleted_sessions_of("far").await.unwrap(), ["t"]);
     }
     let (mut far, _) = world.come("far", &[("t", 5), ("u", 1), ("v", 1)]).await;
-    let order = far.command().await;
-    far.answer(&order, "null").await;
+    far.answer_next("null").await;
     soon("the name to be free", async {
         while !world.store.deleted_sessions_of("far").await.unwrap().is_empty() {}
     })
@@ -282,19 +266,15 @@ async fn a_tombstone_goes_when_the_runner_no_longer_has_the_session() {
 #[tokio::test]
 async fn the_sessions_of_a_revoked_runner_can_be_read_and_deleted() {
     let (world, _local) = World::start().await;
-    let (mut far, _) = world.come("far", &[]).await;
-    far.say(&format!("{}\n{}", created("t"), message_end("t", 2, 0))).await;
-    while far.line_of("ack").await["seq"] != 2 {}
+    let mut far = with_messages(&world).await;
     assert_eq!(world.api("DELETE", "/api/runners/far").await.0, 200);
     let last = far.ended().await.pop().unwrap();
     assert_eq!(last["type"], "runner.refused", "{last}");
     let shown = world.is_shown("far", "offline").await;
     assert!(shown["revoked_at"].as_i64().is_some());
     let mut client = world.client().await;
-    client.command("a", "t", "session.attach", json!({})).await;
-    assert_eq!(client.next().await["data"]["messages"][0]["id"], "m0");
-    client.command("m", "t", "get_messages", json!({})).await;
-    assert_eq!(client.next().await["data"]["total"], 1);
+    assert_eq!(client.call("a", "t", "session.attach", json!({})).await["data"]["messages"][0]["id"], "m0");
+    assert_eq!(client.call("m", "t", "get_messages", json!({})).await["data"]["total"], 1);
     delete(&mut client, "t").await;
     world.stop().await;
 }
@@ -310,25 +290,16 @@ async fn attaches_on_their_way_count_as_attached() {
     for session in ["s", "t", "u"] {
         client.command(session, session, "session.attach", json!({"after":1})).await;
     }
-    let refused = client.next().await;
-    assert_eq!(refused["id"], "u");
-    assert_eq!(refused["code"], "limit_reached", "{refused}");
+    assert_fields(&client.next().await, json!({"id": "u", "code": "limit_reached"}));
     // One that fails leaves its place; one that succeeds keeps it.
-    let first = runner.command().await;
-    runner
-        .say(&crate::support::answer(&first, "null").replace("true,\"data\":null", "false,\"error\":\"no\""))
-        .await;
+    runner.refuse_next("no").await;
     assert_eq!(client.next().await["code"], "failed");
-    attach_ok(&mut runner).await;
+    runner.attach(1, "ok").await;
     assert_eq!(client.next().await["id"], "t");
     client.command("u", "u", "session.attach", json!({"after":1})).await;
-    attach_ok(&mut runner).await;
+    runner.attach(1, "ok").await;
     assert_eq!(client.next().await["success"], true);
     client.command("s", "s", "session.attach", json!({"after":1})).await;
     assert_eq!(code_of(&mut client).await, "limit_reached");
     world.stop().await;
-}
-
-async fn attach_ok(runner: &mut Runner) {
-    runner.attach(1, "ok").await;
 }

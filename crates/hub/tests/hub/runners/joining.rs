@@ -11,14 +11,7 @@ use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{Runner, TOKEN, World, soon};
-
-const UPGRADE: [(&str, &str); 4] = [
-    ("Upgrade", "websocket"),
-    ("Connection", "Upgrade"),
-    ("Sec-WebSocket-Version", "13"),
-    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-];
+use crate::support::{Runner, TOKEN, UPGRADE, World, assert_fields, soon};
 
 fn key_hash(key: &str) -> String {
     Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -83,8 +76,11 @@ async fn a_runner_joins_with_a_code_and_its_link_works() {
     assert_eq!(status, 200);
     let code = invite["code"].as_str().unwrap();
     assert!(!code.contains('.') && invite.get("fingerprint").is_none(), "{invite}");
-    assert_eq!(invite["url"], format!("http://{}", world.address));
-    assert_eq!(invite["command"], format!("qd runner join http://{} --code {code}", world.address));
+    assert_fields(
+        &invite,
+        json!({"url": format!("http://{}", world.address),
+        "command": format!("qd runner join http://{} --code {code}", world.address)}),
+    );
     let life = invite["expires_at"].as_i64().unwrap() - clock::now_ms();
     assert!((240_000..=300_000).contains(&life), "{life}");
 
@@ -95,8 +91,7 @@ async fn a_runner_joins_with_a_code_and_its_link_works() {
         list["runners"].as_array().unwrap().iter().find(|runner| runner["runner_id"] == "far").unwrap();
     assert_eq!((&away["status"], &away["hostname"]), (&"offline".into(), &"h".into()), "{away}");
     let mut far = world.dial("far", "key of far").await.unwrap();
-    far.hello_as("far").await;
-    assert_eq!(far.line_of("runner.welcome").await["runner_id"], "far");
+    assert_eq!(far.come_as("far").await["runner_id"], "far");
     soon("far in the list", async {
         loop {
             let (status, list) = world.api("GET", "/api/runners").await;
@@ -268,8 +263,7 @@ async fn a_runner_that_says_another_name_than_its_key_proves_is_refused() {
     world.joined("b", "key of b").await;
     let mut thief = world.dial("a", "key of a").await.unwrap();
     thief.hello_as("b").await;
-    let refused = thief.line_of("runner.refused").await;
-    assert_eq!(refused["code"], "conflict", "{refused}");
+    assert_fields(&thief.line_of("runner.refused").await, json!({"code": "conflict"}));
     soon("the link's end", async { while thief.link.receiver.recv().await.is_some() {} }).await;
     let (_, list) = world.api("GET", "/api/runners").await;
     let runners = list["runners"].as_array().unwrap();
@@ -300,8 +294,7 @@ async fn who_is_revoked_is_cut_off_and_may_join_again_with_a_new_code() {
     let code = world.invite().await;
     assert_eq!(world.join(&code, "far", "k").await.0, 200);
     let mut far = world.dial("far", "k").await.unwrap();
-    far.hello_as("far").await;
-    far.line_of("runner.welcome").await;
+    far.come_as("far").await;
     let (status, answer) = world.api("DELETE", "/api/runners/far").await;
     assert_eq!(status, 200, "{answer}");
     assert_eq!(far.line_of("runner.refused").await["code"], "runner_revoked");
@@ -315,8 +308,7 @@ async fn who_is_revoked_is_cut_off_and_may_join_again_with_a_new_code() {
     world.joined("far", "new key").await;
     assert_eq!(world.refused("far", "k").await, ErrorCode::NotLoggedIn);
     let mut far = world.dial("far", "new key").await.unwrap();
-    far.hello_as("far").await;
-    assert_eq!(far.line_of("runner.welcome").await["runner_id"], "far");
+    assert_eq!(far.come_as("far").await["runner_id"], "far");
     world.stop().await;
 }
 
@@ -325,8 +317,7 @@ async fn a_new_key_counts_from_its_first_use_and_the_old_one_until_then() {
     let (world, _local) = World::start().await;
     world.joined("far", "old").await;
     let mut far = world.dial("far", "old").await.unwrap();
-    far.hello_as("far").await;
-    far.line_of("runner.welcome").await;
+    far.come_as("far").await;
     // The runner is known a moment after its welcome.
     soon("the order to make a new key", async {
         while world.api("POST", "/api/runners/far/rotate").await.0 != 202 {

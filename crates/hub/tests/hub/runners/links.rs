@@ -1,11 +1,12 @@
 //! Links of runners: who may speak of what, what a new connection takes over, and holes.
 
-use qd_hub::{Limits, PlantedBug};
+use qd_hub::PlantedBug;
 use serde_json::{Value, json};
 
 use crate::runners::fleet_support::hello;
 use crate::support::{
-    Client, Runner, World, answer, attach_data, created, delta, message_end, record, world_with_session,
+    Client, Runner, World, answer, assert_fields, attach_data, created, delta, followed_session, message_end,
+    record,
 };
 
 /// A hub whose runner `far` has the session `t` with one record.
@@ -18,8 +19,7 @@ async fn far_world() -> (World, Runner, Runner) {
 }
 
 async fn state_of(client: &mut Client, runner: &mut Runner) {
-    let command = runner.command().await;
-    runner.answer(&command, "{}").await;
+    runner.answer_next("{}").await;
     assert_eq!(client.next().await["success"], true);
 }
 
@@ -29,8 +29,7 @@ async fn a_hello_under_another_name_is_refused() {
     let mut far = world.dialed("far").await;
     far.say(&hello("r1", &["demo"], 4, &[])).await;
     let lines = far.ended().await;
-    assert_eq!(lines[0]["type"], "runner.refused");
-    assert_eq!(lines[0]["code"], "conflict", "{lines:?}");
+    assert_fields(&lines[0], json!({"type": "runner.refused", "code": "conflict"}));
     world.is_shown("r1", "online").await;
     world.is_shown("far", "offline").await;
     world.stop().await;
@@ -54,8 +53,7 @@ async fn nobody_speaks_of_another_runners_session() {
     assert_eq!(thief.kinds_until("ack").await, ["ack"], "the welcome has told it");
     // Nothing of it was taken.
     far.record("t", 2, "notify", "").await;
-    let event = client.next().await;
-    assert_eq!((&event["seq"], &event["runner_id"]), (&json!(2), &json!("far")));
+    assert_fields(&client.next().await, json!({"seq": 2, "runner_id": "far"}));
     let row = world.stored("t").await.unwrap();
     assert_eq!((&*row.runner_id, row.last_seq), ("far", 2));
     // Nor can it be created elsewhere.
@@ -76,10 +74,8 @@ async fn a_runner_cannot_answer_for_another_nor_give_away_its_session() {
     let create = json!({"channel":"agent","id":"c","cmd":"session.create","runner_id":"r1","config":{"harness":"demo"}});
     client.send(&create).await;
     let mut local = local;
-    let command = local.command().await;
-    local.answer(&command, &attach_data(1, "ok").replacen('{', "{\"session_id\":\"t\",", 1)).await;
-    let response = client.next().await;
-    assert_eq!(response["code"], "wrong_runner", "{response}");
+    local.answer_next(&attach_data(1, "ok").replacen('{', "{\"session_id\":\"t\",", 1)).await;
+    assert_fields(&client.next().await, json!({"code": "wrong_runner"}));
     world.stop().await;
 }
 
@@ -102,10 +98,7 @@ async fn a_newer_connection_goes_on_where_the_old_one_was_committed() {
     new.answer(&attach, &attach_data(3, "ok")).await;
     assert_eq!(client.next().await["seq"], 3);
     let resync = client.next().await;
-    assert_eq!(
-        (&resync["event"], &resync["resume"], &resync["seq"], &resync["replay_until"]),
-        (&json!("session.resync"), &json!("gap"), &json!(3), &json!(3))
-    );
+    assert_fields(&resync, json!({"event": "session.resync", "resume": "gap", "seq": 3, "replay_until": 3}));
     new.record("t", 4, "notify", "").await;
     assert_eq!(client.next().await["seq"], 4);
     world.is_shown("far", "online").await;
@@ -122,8 +115,7 @@ async fn what_a_failing_store_does_not_take_is_given_up_with_its_link_and_comes_
     old.say(&format!("{big}\n{}", message_end("t", 3, 0))).await;
     while client.next().await["type"] != "error" {}
     client.command("a", "t", "session.attach", json!({"after":1})).await;
-    let attach = old.command().await;
-    old.answer(&attach, &attach_data(3, "ok")).await;
+    old.answer_next(&attach_data(3, "ok")).await;
     client.command("p", "t", "prompt", json!({"message":"m"})).await;
     old.command().await;
     let (mut new, welcome) = world.come("far", &[("t", 3)]).await;
@@ -177,15 +169,12 @@ async fn a_hole_ends_the_link_and_one_that_stays_ends_the_session_only() {
 
 #[tokio::test]
 async fn a_runners_resync_is_live_and_its_records_go_on() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, runner, mut client) = followed_session().await;
     let resync = r#"{"type":"event","session_id":"s","runner_id":"r1","ts":1,"event":"session.resync","resume":"gap","seq":1,"replay_until":1,"state":{"status":"working"},"pending_input":[]}"#;
     let odd = r#"{"type":"event","ts":1,"seq":1,"session_id":"s","event":"session.resync","resume":"gap","state":{},"pending_input":[]}"#;
     runner.say(&format!("{resync}\n{odd}\n{}", record("s", 2, "notify", ""))).await;
     let event = client.next().await;
-    assert_eq!((&event["event"], &event["seq"]), (&json!("session.resync"), &json!(1)));
-    assert_eq!(event["state"]["status"], "working");
+    assert_fields(&event, json!({"event": "session.resync", "seq": 1, "state.status": "working"}));
     assert_eq!(client.next().await["event"], "session.resync");
     assert_eq!(client.next().await["seq"], 2);
     assert_eq!(world.store.records_after("s", 0, 10, 1 << 20).await.unwrap().len(), 2);
@@ -247,9 +236,7 @@ async fn records_of_an_outage_do_not_change_what_the_runner_said_of_now() {
     let question = json!({"type":"confirm","request_id":"q2","title":"t","message":"m"});
     let state = json!({"session_id":"s","runner_id":"far","harness":"demo","status":"working","session_version":1,
         "seq":5,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[question]});
-    let hello = json!({"type":"runner.hello","runner_id":"far","hostname":"h","harnesses":["demo"],"max_sessions":4,
-        "version":"1","os":"linux","sessions":[{"session_id":"s","last_seq":5,"state":state}]});
-    far.say(&hello.to_string()).await;
+    far.hello_with("far", json!([{"session_id":"s","last_seq":5,"state":state}])).await;
     far.line_of("runner.welcome").await;
     // What happened while the hub was away, from the spool.
     let asked = |seq: u64, id: &str| {
@@ -271,13 +258,11 @@ async fn records_of_an_outage_do_not_change_what_the_runner_said_of_now() {
             }
         }
     };
-    let line = listed().await;
-    assert_eq!((&line["state"], &line["pending_input_count"]), (&json!("working"), &json!(1)), "{line}");
+    assert_fields(&listed().await, json!({"state": "working", "pending_input_count": 1}));
     // What comes after it counts again.
     far.say(&record("s", 6, "agent.input_resolved", r#","request_id":"q2""#)).await;
     far.say(&record("s", 7, "agent.idle", "")).await;
     while far.line_of("ack").await["seq"] != 7 {}
-    let line = listed().await;
-    assert_eq!((&line["state"], &line["pending_input_count"]), (&json!("idle"), &json!(0)), "{line}");
+    assert_fields(&listed().await, json!({"state": "idle", "pending_input_count": 0}));
     world.stop().await;
 }

@@ -2,13 +2,14 @@ use qd_hub::Limits;
 use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 
-use crate::support::{Client, World, answer, created, delta, message_end, record, soon, world_with_session};
+use crate::support::{
+    Client, World, answer, assert_fields, created, delta, followed_session, message_end, record,
+    world_with_session,
+};
 
 #[tokio::test]
 async fn what_a_client_sees_of_records_is_stored_already() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     for seq in 2..200_u64 {
         runner.say(&format!("{}\n{}", delta("s", 0), message_end("s", seq, seq - 2))).await;
         loop {
@@ -43,9 +44,7 @@ async fn the_row_of_an_agent_that_died_says_so_until_it_runs_again() {
 
 #[tokio::test]
 async fn the_stored_body_is_the_frame_the_client_got() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, runner, mut client) = followed_session().await;
     let line = record("s", 2, "x-pi.odd", r#", "a" : [1.50,"\u00e9"]"#);
     runner.say(&line).await;
     let frame = client.next_text().await;
@@ -57,9 +56,7 @@ async fn the_stored_body_is_the_frame_the_client_got() {
 
 #[tokio::test]
 async fn repeated_records_are_acked_and_not_shown_again() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     runner.record("s", 2, "notify", "").await;
     assert_eq!(client.next().await["seq"], 2);
     assert_eq!(runner.line_of("ack").await["seq"], 2);
@@ -73,10 +70,7 @@ async fn repeated_records_are_acked_and_not_shown_again() {
 #[tokio::test]
 async fn a_restarted_hub_tells_the_runner_what_it_has() {
     let (world, runner) = world_with_session(Limits::default()).await;
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     drop(runner);
     let (world, mut runner) = World::start_silent(directory, Limits::default()).await;
     runner.hello().await;
@@ -130,18 +124,15 @@ async fn events_of_an_unknown_session_are_dropped() {
             message_end("s", 2, 0)
         ))
         .await;
-    let ack = runner.line_of("ack").await;
-    assert_eq!((&ack["session_id"], &ack["seq"]), (&json!("s"), &json!(2)));
+    assert_fields(&runner.line_of("ack").await, json!({"session_id": "s", "seq": 2}));
     let mut client = world.client().await;
-    client.command("p", "gone", "prompt", json!({"message":"m"})).await;
-    assert_eq!(client.next().await["code"], "session_not_found");
+    assert_eq!(client.call("p", "gone", "prompt", json!({"message":"m"})).await["code"], "session_not_found");
     world.stop().await;
 }
 
 async fn told_of_the_disk(client: &mut Client) {
     let told = client.next().await;
-    assert_eq!((&told["channel"], &told["type"]), (&json!("system"), &json!("error")));
-    assert_eq!(told["code"], "store_unavailable", "{told}");
+    assert_fields(&told, json!({"channel": "system", "type": "error", "code": "store_unavailable"}));
 }
 
 /// The good news and the records that were held back; a notice has no place among events.
@@ -158,17 +149,14 @@ async fn stores_again(client: &mut Client, records: &[u64]) {
 
 #[tokio::test]
 async fn a_full_disk_holds_records_back_and_loses_none() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     world.store.set_full_for_tests(true).await.unwrap();
     let filler = "x".repeat(400_000);
     runner.say(&record("s", 2, "notify", &format!(",\"message\":\"{filler}\""))).await;
     told_of_the_disk(&mut client).await;
     runner.say(&message_end("s", 3, 0)).await;
     // Commands that need no store still work while the disk is full.
-    client.send(&json!({"channel":"agent","id":"r","cmd":"get_runners"})).await;
-    assert_eq!(client.next().await["id"], "r");
+    assert_eq!(client.ask(&json!({"channel":"agent","id":"r","cmd":"get_runners"})).await["id"], "r");
     world.store.set_full_for_tests(false).await.unwrap();
     stores_again(&mut client, &[2, 3]).await;
     while runner.line_of("ack").await["seq"] != 3 {}
@@ -179,9 +167,7 @@ async fn a_full_disk_holds_records_back_and_loses_none() {
 
 #[tokio::test]
 async fn answers_do_not_wait_for_a_full_disk() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     for id in ["with", "after"] {
         client.command(id, "s", "prompt", json!({"message":id})).await;
     }
@@ -201,9 +187,7 @@ async fn answers_do_not_wait_for_a_full_disk() {
 
 #[tokio::test]
 async fn one_record_the_tables_refuse_spoils_no_other() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     // The title is refused by the database; what stands beside it in the batch is not.
     world.store.refuse_for_tests().await.unwrap();
     let title = record("s", 3, "session.title_changed", r#","title":"bad""#);
@@ -219,9 +203,7 @@ async fn one_record_the_tables_refuse_spoils_no_other() {
 
 #[tokio::test]
 async fn sessions_do_not_wait_for_each_others_commits() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     runner.say(&created("t")).await;
     while runner.line_of("ack").await["session_id"] != "t" {}
     world.store.set_full_for_tests(true).await.unwrap();
@@ -238,10 +220,7 @@ async fn the_store_can_be_opened_again_after_all_this() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
     runner.say(&message_end("s", 2, 0)).await;
     while runner.line_of("ack").await["seq"] != 2 {}
-    let World { store, shutdown, server, directory, .. } = world;
-    shutdown.cancel();
-    soon("the end", server).await.unwrap();
-    store.close().await;
+    let directory = world.end().await;
     let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
     assert_eq!(store.messages_page("s", None, 10).await.unwrap().total, 1);
 }

@@ -3,7 +3,10 @@ use std::collections::BTreeSet;
 use qd_hub::Limits;
 use serde_json::{Value, json};
 
-use crate::support::{World, attach_data, created, delta, message_end, record, world_with_session};
+use crate::support::{
+    World, assert_fields, attach_data, created, delta, followed_session, message_end, record,
+    world_with_session,
+};
 
 #[tokio::test]
 async fn attach_answers_then_replays_then_follows() {
@@ -42,10 +45,7 @@ async fn a_gap_or_no_cursor_gives_the_newest_messages() {
     let response: Value = serde_json::from_str(&text).unwrap();
     let messages = response["data"]["messages"].as_array().unwrap();
     assert_eq!((messages.len(), &messages[0]["idx"], &messages[199]["idx"]), (200, &json!(50), &json!(249)));
-    assert_eq!(
-        (&response["data"]["resume"], &response["data"]["pending_input"]),
-        (&json!("gap"), &json!([]))
-    );
+    assert_fields(&response, json!({"data.resume": "gap", "data.pending_input": []}));
 
     let response = client.attach(&mut runner, "s", None, 251).await;
     assert_eq!(response["data"]["resume"], "ok");
@@ -59,14 +59,10 @@ async fn a_gap_or_no_cursor_gives_the_newest_messages() {
 
 #[tokio::test]
 async fn detach_ends_the_stream() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
-    client.command("d", "s", "session.detach", json!({})).await;
-    assert_eq!(client.next().await["success"], true);
+    let (world, runner, mut client) = followed_session().await;
+    assert_eq!(client.call("d", "s", "session.detach", json!({})).await["success"], true);
     runner.say(&delta("s", 1)).await;
-    client.command("r", "_system", "get_runners", json!({})).await;
-    assert_eq!(client.next().await["id"], "r");
+    assert_eq!(client.call("r", "_system", "get_runners", json!({})).await["id"], "r");
     world.stop().await;
 }
 
@@ -76,16 +72,10 @@ async fn a_refused_attach_is_passed_on() {
     let mut client = world.client().await;
     client.command("a", "s", "session.attach", json!({})).await;
     let command = runner.command().await;
-    runner
-        .say(&format!(
-            r#"{{"type":"response","id":{},"session_id":"s","runner_id":"r1","ts":2,"cmd":"session.attach","success":false,"error":"no","code":"agent_gone"}}"#,
-            command["id"]
-        ))
-        .await;
+    runner.refuse_as(&command, "no", "agent_gone").await;
     assert_eq!(client.next().await["code"], "agent_gone");
     runner.say(&delta("s", 1)).await;
-    client.command("r", "_system", "get_runners", json!({})).await;
-    assert_eq!(client.next().await["id"], "r");
+    assert_eq!(client.call("r", "_system", "get_runners", json!({})).await["id"], "r");
     world.stop().await;
 }
 
@@ -125,8 +115,7 @@ async fn who_comes_and_goes_ends_with_what_who_stayed_has() {
         for turn in 0.. {
             let mut client = world.client().await;
             client.command("a", "s", "session.attach", json!({ "after": cursor })).await;
-            let response = client.next().await;
-            assert_eq!(response["id"], "a");
+            assert_fields(&client.next().await, json!({"id": "a"}));
             for _ in 0..(turn * 37) % 400 + 20 {
                 if cursor == LAST {
                     return seen;
@@ -212,7 +201,6 @@ async fn who_follows_as_many_as_it_may_can_still_attach_anew() {
         client.attach(&mut runner, "s", Some(1), 1).await;
     }
     client.command("more", "t", "session.attach", json!({})).await;
-    let refused = client.next().await;
-    assert_eq!(refused["code"], "limit_reached", "{refused}");
+    assert_fields(&client.next().await, json!({"code": "limit_reached"}));
     world.stop().await;
 }

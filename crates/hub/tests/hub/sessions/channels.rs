@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use qd_hub::Limits;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Runner, TOKEN, World, answer, record, soon, world_with_session};
+use crate::support::{Client, Runner, TOKEN, World, answer, assert_fields, record, soon, world_with_session};
 
 /// Gives what a client was told before this.
 async fn told_until_now(client: &mut Client) -> Vec<Value> {
@@ -37,11 +37,6 @@ async fn progress(runner: &Runner, command: &Value, changes: Value) {
     runner.say(&line.to_string()).await;
 }
 
-async fn refuse(runner: &Runner, command: &Value, error: &str) {
-    let refusal = format!("\"success\":false,\"error\":{}", json!(error));
-    runner.say(&answer(command, "null").replace("\"success\":true,\"data\":null", &refusal)).await;
-}
-
 fn place(frame: &Value) -> (&str, &str) {
     (frame["type"].as_str().unwrap_or_default(), frame["id"].as_str().unwrap_or_default())
 }
@@ -58,7 +53,7 @@ async fn a_watch_is_on_when_its_runner_says_so() {
     assert_eq!(client.next().await["type"], "file_changed");
 
     let command = watch(&mut client, &mut runner, "b", "/none").await;
-    refuse(&runner, &command, "there is no such directory").await;
+    runner.refuse(&command, "there is no such directory").await;
     let told = client.next().await;
     assert_eq!((place(&told), &told["code"]), (("error", "b"), &json!("failed")));
     assert!(told_until_now(&mut client).await.is_empty());
@@ -77,11 +72,10 @@ async fn a_second_watch_of_a_directory_outlives_the_first() {
             &json!({"channel":"files","type":"watch_files","id":"b","workspace_path":"/w","runner_id":"r1"}),
         )
         .await;
-    let cancel = runner.command().await;
-    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &first["id"]));
+    assert_fields(&runner.command().await, json!({"cmd": "_cancel", "target": first["id"]}));
     let second = runner.command().await;
     assert_eq!(second["cmd"], "fs.watch");
-    refuse(&runner, &first, "cancelled").await;
+    runner.refuse(&first, "cancelled").await;
     progress(&runner, &second, json!([])).await;
     assert_eq!(place(&client.next().await), ("watch_files_result", "b"), "the end of the first is no news");
     progress(&runner, &second, json!([{"change":"modified","path":"f","is_dir":false}])).await;
@@ -95,17 +89,15 @@ async fn a_second_watch_of_a_directory_outlives_the_first() {
     client.send(&json!({"channel":"files","type":"unwatch_files","id":"c","workspace_path":"/w"})).await;
     let told = client.next().await;
     assert_eq!((place(&told), &told["success"]), (("unwatch_files_result", "c"), &json!(true)));
-    let cancel = runner.command().await;
-    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &second["id"]));
+    assert_fields(&runner.command().await, json!({"cmd": "_cancel", "target": second["id"]}));
 
     // What is watched when the connection ends is taken back.
     let third = watch(&mut client, &mut runner, "d", "/w").await;
-    refuse(&runner, &second, "cancelled").await;
+    runner.refuse(&second, "cancelled").await;
     progress(&runner, &third, json!([])).await;
     assert_eq!(place(&client.next().await), ("watch_files_result", "d"));
     drop(client);
-    let cancel = runner.command().await;
-    assert_eq!((&cancel["cmd"], &cancel["target"]), (&json!("_cancel"), &third["id"]));
+    assert_fields(&runner.command().await, json!({"cmd": "_cancel", "target": third["id"]}));
     world.stop().await;
 }
 
@@ -125,11 +117,9 @@ async fn two_who_open_a_terminal_at_once_share_it() {
     let created = record("t", 1, "session.created", r#","resumed":false,"harness":"terminal","cwd":"/w""#);
     let state = r#"{"resume":"ok","seq":1,"session_id":"t","state":{"status":"idle"},"pending_input":[]}"#;
     runner.say(&format!("{created}\n{}", answer(&creates[0], state))).await;
-    refuse(&runner, &creates[1], "Session 't' already exists; session.attach joins it").await;
+    runner.refuse(&creates[1], "Session 't' already exists; session.attach joins it").await;
     for _ in 0..2 {
-        let attach = runner.command().await;
-        assert_eq!(attach["cmd"], "session.attach");
-        runner.answer(&attach, &attached()).await;
+        assert_eq!(runner.answer_next(&attached()).await["cmd"], "session.attach");
     }
     for (client, joined) in clients.iter_mut().zip([false, true]) {
         let opened = client.next().await;
@@ -156,9 +146,7 @@ async fn open_terminal(client: &mut Client, runner: &mut Runner) {
     runner.line_of("ack").await;
     let open = json!({"channel":"terminal","type":"open","id":"o","terminal_id":"t","cols":80,"rows":24});
     client.send(&open).await;
-    let attach = runner.command().await;
-    assert_eq!(attach["cmd"], "session.attach");
-    runner.answer(&attach, &attached()).await;
+    assert_eq!(runner.answer_next(&attached()).await["cmd"], "session.attach");
     assert_eq!(place(&on_screen(client).await), ("opened", "o"));
     assert_eq!(output(&on_screen(client).await), ("$ ".to_owned(), true));
 }
@@ -197,10 +185,7 @@ async fn a_screen_is_followed_until_its_program_ends() {
     }
     runner.say(&record("t", 4, "run.resized", r#","cols":100,"rows":30"#)).await;
     let resized = on_screen(&mut client).await;
-    assert_eq!(
-        (&resized["type"], &resized["cols"], &resized["rows"]),
-        (&json!("resized"), &json!(100), &json!(30))
-    );
+    assert_fields(&resized, json!({"type": "resized", "cols": 100, "rows": 30}));
     runner
         .say(&format!("{}\n{}", printed(5, "bye"), record("t", 6, "run.exited", r#","exit_code":3"#)))
         .await;
@@ -227,9 +212,7 @@ async fn a_client_that_could_not_keep_up_gets_the_screen_again() {
             .await;
     }
     let rejoined = async {
-        let attach = runner.command().await;
-        assert_eq!(attach["cmd"], "session.attach");
-        runner.answer(&attach, &attached_at(1 + FLOOD)).await;
+        assert_eq!(runner.answer_next(&attached_at(1 + FLOOD)).await["cmd"], "session.attach");
     };
     let told = async {
         let mut printed = 0;

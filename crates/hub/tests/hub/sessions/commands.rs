@@ -3,7 +3,9 @@ use std::time::Duration;
 use qd_hub::Limits;
 use serde_json::json;
 
-use crate::support::{World, answer, created, delta, message_end, world_with_session};
+use crate::support::{
+    World, assert_fields, created, delta, followed_session, message_end, world_with_session,
+};
 
 #[tokio::test]
 async fn a_command_reaches_the_runner_and_its_answer_comes_back_byte_for_byte() {
@@ -14,8 +16,11 @@ async fn a_command_reaches_the_runner_and_its_answer_comes_back_byte_for_byte() 
         .await;
     let command = runner.command().await;
     assert_eq!(command["user_id"], "owner", "a client cannot choose who it is");
-    assert_eq!(command["client_command_id"], "[\"odd\", 1]");
-    assert_eq!((&command["message"], &command["connection_id"]), (&json!("hé\n"), &json!("c1")));
+    assert_fields(
+        &command,
+        json!({"client_command_id": "[\"odd\", 1]", "message": "hé\n",
+        "connection_id": "c1"}),
+    );
     assert!(command.get("channel").is_none());
     runner.answer(&command, "{\"n\": 1.50 , \"u\":\"\\u00e9\"}").await;
     assert_eq!(
@@ -26,8 +31,7 @@ async fn a_command_reaches_the_runner_and_its_answer_comes_back_byte_for_byte() 
     // A second answer to the same command goes nowhere.
     runner.answer(&command, "{}").await;
     client.command("b", "s", "get_state", json!({})).await;
-    let command = runner.command().await;
-    runner.answer(&command, "{}").await;
+    runner.answer_next("{}").await;
     assert_eq!(client.next().await["id"], "b");
     world.stop().await;
 }
@@ -42,21 +46,17 @@ async fn commands_that_cannot_be_sent_are_answered_at_once() {
         ("s", "get_messages", "invalid_request"),
         ("s", "session.attach", "invalid_request"),
     ] {
-        client.command("x", session, cmd, json!({"before":"seven","after":"seven"})).await;
-        let response = client.next().await;
-        assert_eq!(
-            (&response["id"], &response["cmd"], &response["success"]),
-            (&json!("x"), &json!(cmd), &json!(false))
+        let response = client.call("x", session, cmd, json!({"before":"seven","after":"seven"})).await;
+        assert_fields(
+            &response,
+            json!({"id": "x", "cmd": cmd, "success": false, "code": code,
+            "event": "response"}),
         );
-        assert_eq!(response["code"], code, "{response}");
-        assert_eq!(response["event"], "response");
     }
-    client.send(&json!({"channel":"agent","cmd":"prompt"})).await;
-    let response = client.next().await;
+    let response = client.ask(&json!({"channel":"agent","cmd":"prompt"})).await;
     assert!(response.get("id").is_none());
     assert_eq!(response["code"], "invalid_request", "{response}");
-    client.command("y", "s", "prompt", json!({"runner_id":"other"})).await;
-    assert_eq!(client.next().await["code"], "wrong_runner");
+    assert_eq!(client.call("y", "s", "prompt", json!({"runner_id":"other"})).await["code"], "wrong_runner");
     world.stop().await;
 }
 
@@ -67,18 +67,14 @@ async fn a_late_or_lost_runner_is_answered_for() {
     let mut client = world.client().await;
     client.command("late", "s", "get_state", json!({})).await;
     let late = runner.command().await;
-    let response = client.next().await;
-    assert_eq!((&response["id"], &response["success"]), (&json!("late"), &json!(false)));
-    assert_eq!(response["code"], "timed_out", "{response}");
+    assert_fields(&client.next().await, json!({"id": "late", "success": false, "code": "timed_out"}));
     runner.answer(&late, "{}").await;
     client.command("lost", "s", "prompt", json!({"message":"m"})).await;
     runner.command().await;
     drop(runner);
     let response = client.next().await;
-    assert_eq!((&response["id"], &response["indeterminate"]), (&json!("lost"), &json!(true)));
-    assert_eq!(response["code"], "indeterminate", "{response}");
-    client.command("dead", "s", "prompt", json!({"message":"m"})).await;
-    assert_eq!(client.next().await["code"], "runner_offline");
+    assert_fields(&response, json!({"id": "lost", "indeterminate": true, "code": "indeterminate"}));
+    assert_eq!(client.call("dead", "s", "prompt", json!({"message":"m"})).await["code"], "runner_offline");
     client.command("list", "_system", "list_sessions", json!({})).await;
     assert_eq!(client.next().await["data"]["sessions"][0]["state"], "offline");
     world.stop().await;
@@ -91,9 +87,7 @@ async fn a_connection_has_so_many_commands_in_flight_and_no_more() {
     for id in ["a", "b", "c", "d"] {
         client.command(id, "s", "prompt", json!({"message":id})).await;
     }
-    let refused = client.next().await;
-    assert_eq!(refused["id"], "d");
-    assert_eq!((&refused["code"], &refused["limit"]), (&json!("too_many_in_flight"), &json!(3)), "{refused}");
+    assert_fields(&client.next().await, json!({"id": "d", "code": "too_many_in_flight", "limit": 3}));
     for id in ["a", "b", "c"] {
         let command = runner.command().await;
         assert_eq!(command["message"], id);
@@ -112,23 +106,17 @@ async fn the_hub_answers_from_its_copies() {
     runner.say(&lines.join("\n")).await;
     while runner.line_of("ack").await["seq"] != 6 {}
     let mut client = world.client().await;
-    client.command("m", "s", "get_messages", json!({"limit":2})).await;
-    let data = client.next().await["data"].clone();
-    assert_eq!((&data["total"], &data["before"]), (&json!(5), &json!(3)));
-    assert_eq!((&data["messages"][0]["id"], &data["messages"][1]["id"]), (&json!("m3"), &json!("m4")));
-    client.command("m", "s", "get_messages", json!({"before":3})).await;
-    let data = client.next().await["data"].clone();
+    let data = client.call("m", "s", "get_messages", json!({"limit":2})).await["data"].clone();
+    assert_fields(&data, json!({"total": 5, "before": 3, "messages.0.id": "m3", "messages.1.id": "m4"}));
+    let data = client.call("m", "s", "get_messages", json!({"before":3})).await["data"].clone();
     assert_eq!((data["messages"].as_array().unwrap().len(), data.get("before")), (3, None));
 
     client.send(&json!({"channel":"agent","id":"l","cmd":"list_sessions"})).await;
     let session = client.next().await["data"]["sessions"][0].clone();
-    assert_eq!(
-        (&session["session_id"], &session["harness"], &session["cwd"]),
-        (&json!("s"), &json!("demo"), &json!("/w"))
-    );
-    assert_eq!(
-        (&session["message_count"], &session["seq"], &session["state"]),
-        (&json!(5), &json!(6), &json!("idle"))
+    assert_fields(
+        &session,
+        json!({"session_id": "s", "harness": "demo", "cwd": "/w", "message_count": 5,
+        "seq": 6, "state": "idle"}),
     );
     client.send(&json!({"channel":"agent","id":"r","cmd":"get_runners"})).await;
     let runners = client.next().await["data"]["runners"].clone();
@@ -145,56 +133,33 @@ async fn a_read_with_dependencies_waits_for_the_runner() {
     let mut client = world.client().await;
     client.command("q", "s", "get_messages", json!({"depends_on":["p"]})).await;
     let barrier = runner.command().await;
-    assert_eq!((&barrier["cmd"], &barrier["depends_on"]), (&json!("_barrier"), &json!(["p"])));
-    assert_eq!(barrier["client_command_id"], "q");
+    assert_fields(&barrier, json!({"cmd": "_barrier", "depends_on": ["p"], "client_command_id": "q"}));
     runner.answer(&barrier, "null").await;
-    let response = client.next().await;
-    assert_eq!(
-        (&response["id"], &response["cmd"], &response["data"]["total"]),
-        (&json!("q"), &json!("get_messages"), &json!(0))
-    );
+    assert_fields(&client.next().await, json!({"id": "q", "cmd": "get_messages", "data.total": 0}));
     client.command("q2", "s", "get_messages", json!({"depends_on":["p"]})).await;
     let barrier = runner.command().await;
-    runner
-        .say(&answer(&barrier, "null").replace(
-            "\"success\":true,\"data\":null",
-            "\"success\":false,\"error\":\"no\",\"code\":\"dependency_failed\"",
-        ))
-        .await;
-    let response = client.next().await;
-    assert_eq!((&response["cmd"], &response["code"]), (&json!("get_messages"), &json!("dependency_failed")));
+    runner.refuse_as(&barrier, "no", "dependency_failed").await;
+    assert_fields(&client.next().await, json!({"cmd": "get_messages", "code": "dependency_failed"}));
     world.stop().await;
 }
 
 #[tokio::test]
 async fn a_read_or_detach_with_a_version_asks_the_runner_first() {
-    let (world, mut runner) = world_with_session(Limits::default()).await;
-    let mut client = world.client().await;
-    client.attach(&mut runner, "s", Some(1), 1).await;
+    let (world, mut runner, mut client) = followed_session().await;
     for cmd in ["get_messages", "session.detach"] {
         client.command("v", "s", cmd, json!({"if_session_version":7})).await;
         let barrier = runner.command().await;
-        assert_eq!(
-            (&barrier["cmd"], &barrier["if_session_version"], &barrier["session_id"]),
-            (&json!("_barrier"), &json!(7), &json!("s"))
-        );
-        let refused = answer(&barrier, "null").replace(
-            "\"success\":true,\"data\":null",
-            "\"success\":false,\"error\":\"no\",\"code\":\"version_mismatch\"",
-        );
-        runner.say(&refused).await;
-        let response = client.next().await;
-        assert_eq!((&response["cmd"], &response["code"]), (&json!(cmd), &json!("version_mismatch")));
+        assert_fields(&barrier, json!({"cmd": "_barrier", "if_session_version": 7, "session_id": "s"}));
+        runner.refuse_as(&barrier, "no", "version_mismatch").await;
+        assert_fields(&client.next().await, json!({"cmd": cmd, "code": "version_mismatch"}));
     }
     runner.say(&delta("s", 1)).await;
     assert_eq!(client.next().await["delta"], "1", "still attached");
     client.command("v", "s", "session.detach", json!({"if_session_version":8})).await;
-    let barrier = runner.command().await;
-    runner.answer(&barrier, "null").await;
+    runner.answer_next("null").await;
     assert_eq!(client.next().await["success"], true);
     runner.say(&delta("s", 2)).await;
-    client.command("r", "_system", "get_runners", json!({})).await;
-    assert_eq!(client.next().await["id"], "r");
+    assert_eq!(client.call("r", "_system", "get_runners", json!({})).await["id"], "r");
     world.stop().await;
 }
 
@@ -202,18 +167,14 @@ async fn a_read_or_detach_with_a_version_asks_the_runner_first() {
 async fn a_command_may_depend_on_what_the_hub_answered() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
     let mut client = world.client().await;
-    client.command("hub", "s", "get_messages", json!({})).await;
-    assert_eq!(client.next().await["success"], true);
+    assert_eq!(client.call("hub", "s", "get_messages", json!({})).await["success"], true);
     client.command("a", "s", "prompt", json!({"message":"m","depends_on":["hub","theirs"]})).await;
     assert_eq!(runner.command().await["depends_on"], json!(["theirs"]));
     client.command("b", "s", "prompt", json!({"message":"m","depends_on":["hub"]})).await;
     assert!(runner.command().await.get("depends_on").is_none());
-    client.command("bad", "s", "get_messages", json!({"before":"x"})).await;
-    assert_eq!(client.next().await["success"], false);
+    assert_eq!(client.call("bad", "s", "get_messages", json!({"before":"x"})).await["success"], false);
     client.command("c", "s", "prompt", json!({"message":"m","depends_on":["bad"]})).await;
-    let response = client.next().await;
-    assert_eq!((&response["id"], &response["success"]), (&json!("c"), &json!(false)));
-    assert_eq!(response["code"], "dependency_failed", "{response}");
+    assert_fields(&client.next().await, json!({"id": "c", "success": false, "code": "dependency_failed"}));
     // The name goes to a command of the runner's: now that one counts.
     client.command("hub", "s", "prompt", json!({"message":"m"})).await;
     runner.command().await;
@@ -228,8 +189,7 @@ async fn create_attaches_and_delete_forgets() {
     let mut client = world.client().await;
     let mut other = world.client().await;
     // News of the list comes to who has asked for the list.
-    other.command("l", "_system", "list_sessions", json!({})).await;
-    assert_eq!(other.next().await["id"], "l");
+    assert_eq!(other.call("l", "_system", "list_sessions", json!({})).await["id"], "l");
     client
         .send(&json!({"channel":"agent","id":"c","cmd":"session.create","config":{"harness":"demo"}}))
         .await;
@@ -240,26 +200,17 @@ async fn create_attaches_and_delete_forgets() {
         command["id"]
     );
     runner.say(&format!("{}\n{response}\n{}", created("n"), delta("n", 1))).await;
-    let response = client.next().await;
-    assert_eq!(
-        (&response["id"], &response["data"]["session_id"], &response["data"]["messages"]),
-        (&json!("c"), &json!("n"), &json!([]))
-    );
+    assert_fields(&client.next().await, json!({"id": "c", "data.session_id": "n", "data.messages": []}));
     assert_eq!(client.next().await["delta"], "1");
     let told: serde_json::Value = serde_json::from_str(&other.next_text().await).unwrap();
-    assert_eq!(
-        (&told["type"], &told["session_id"], &told["change"]),
-        (&json!("session.changed"), &json!("n"), &json!("created"))
-    );
+    assert_fields(&told, json!({"type": "session.changed", "session_id": "n", "change": "created"}));
 
     client.command("d", "n", "session.delete", json!({})).await;
-    let command = runner.command().await;
-    runner.answer(&command, "{}").await;
+    runner.answer_next("{}").await;
     assert_eq!(client.next().await["id"], "d");
     assert!(world.stored("n").await.is_none());
     let told: serde_json::Value = serde_json::from_str(&other.next_text().await).unwrap();
     assert_eq!(told["change"], "deleted");
-    client.command("p", "n", "prompt", json!({"message":"m"})).await;
-    assert_eq!(client.next().await["code"], "session_not_found");
+    assert_eq!(client.call("p", "n", "prompt", json!({"message":"m"})).await["code"], "session_not_found");
     world.stop().await;
 }

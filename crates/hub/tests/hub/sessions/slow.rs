@@ -4,7 +4,9 @@ use futures_util::StreamExt;
 use qd_hub::Limits;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Runner, World, attach_data, created, record, soon, world_with_session};
+use crate::support::{
+    Client, Runner, World, assert_fields, attach_data, created, record, soon, world_with_session,
+};
 
 /// Bytes of this process that are in memory.
 fn resident_bytes() -> u64 {
@@ -56,12 +58,11 @@ async fn a_slow_reader_is_told_of_its_gap_and_misses_no_record() {
         let event = slow.next().await;
         if event["event"] == "session.resync" {
             resyncs += 1;
-            assert_eq!(
-                (&event["resume"], &event["seq"], &event["state"]["status"]),
-                (&json!("gap"), &json!(seen), &json!("idle"))
+            assert_fields(
+                &event,
+                json!({"resume": "gap", "seq": seen, "state.status": "idle",
+                "replay_until": last, "channel": "agent", "session_id": "s"}),
             );
-            assert_eq!(event["replay_until"], last);
-            assert_eq!((&event["channel"], &event["session_id"]), (&json!("agent"), &json!("s")));
         } else if let Some(seq) = event["seq"].as_u64() {
             assert_eq!(seq, seen + 1, "a record is missing or comes twice");
             seen = seq;
@@ -125,8 +126,7 @@ async fn with_great_answers(limits: Limits, count: usize) -> (World, Runner, Cli
     let (world, mut runner) = world_with_session(limits).await;
     let mut client = world.client().await;
     // Who has asked for the list is told of every session that comes.
-    client.command("l", "_system", "list_sessions", json!({})).await;
-    assert_eq!(client.next().await["id"], "l");
+    assert_eq!(client.call("l", "_system", "list_sessions", json!({})).await["id"], "l");
     let mut commands = Vec::new();
     for number in 0..count {
         client.command(&number.to_string(), "s", "get_state", json!({})).await;
