@@ -8,6 +8,7 @@ mod mailbox;
 mod mux;
 mod send_queue;
 mod socket;
+mod table;
 
 use std::future::Future;
 use std::io;
@@ -32,6 +33,7 @@ pub(crate) use mailbox::{
 pub(crate) use mux::MuxHandler;
 pub(crate) use send_queue::ClientSendQueue;
 use socket::Socket;
+pub(crate) use table::{ConnectionRefusal, ConnectionTable};
 
 /// Messages read before others get a turn.
 const READS_PER_TURN_MAX: usize = 64;

@@ -4,10 +4,9 @@ mod announcements;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use qd_link::mutex::{Mutex, RwLock};
+use qd_link::mutex::RwLock;
 use qd_store::{HubSession, HubStore, RunnerRow, StoreError};
 use qd_wire::data::SessionStatus;
 use qd_wire::link::LinkLine;
@@ -20,7 +19,7 @@ use crate::access::login::PasswordLogins;
 use crate::access::principals::{Principal, Principals};
 use crate::command::pending::PendingCommands;
 use crate::config::HubConfig;
-use crate::connection::{ConnectionMail, Mailbox};
+use crate::connection::{ConnectionTable, Mailbox};
 use crate::faces::Faces;
 use crate::runners::link::line_of;
 use crate::runners::runner::Runner;
@@ -33,6 +32,10 @@ use announcements::Announcements;
 const COMMIT_BYTES_MAX: usize = 32 << 20;
 pub(crate) const COMMIT_UNIT_BYTES: usize = 4 << 10;
 pub(crate) const COMMIT_UNITS_MAX: usize = COMMIT_BYTES_MAX / COMMIT_UNIT_BYTES;
+
+/// Why connections are closed, as clients of the hub and of the run document read it.
+pub(crate) const ACCESS_REVOKED: &str = "the access is revoked; log in again, or use another token";
+pub(crate) const HUB_STOPS: &str = "the hub stops";
 
 pub(crate) struct Hub {
     pub(crate) config: HubConfig,
@@ -51,9 +54,7 @@ pub(crate) struct Hub {
     pub(crate) deleted_sessions: DeletedSessions,
     announcements: Announcements,
     runners: RwLock<BTreeMap<Arc<str>, Arc<Runner>>>,
-    connections: Mutex<HashMap<u64, Arc<Mailbox>>>,
-    last_connection: AtomicU64,
-    is_stopping: AtomicBool,
+    connections: ConnectionTable,
 }
 
 /// What the store has when a hub starts.
@@ -103,9 +104,7 @@ impl Hub {
             deleted_sessions: DeletedSessions::stored(stored.deleted),
             announcements: Announcements::default(),
             runners: RwLock::new(runners.collect()),
-            connections: Mutex::default(),
-            last_connection: AtomicU64::new(0),
-            is_stopping: AtomicBool::new(false),
+            connections: ConnectionTable::default(),
         }
     }
 
@@ -213,29 +212,18 @@ impl Hub {
     /// A new connection's number and mailbox; `None` when there are too many, or its principal has no access any
     /// more.
     pub(crate) fn add_connection(&self, principal: &Principal) -> Option<(u64, Arc<Mailbox>)> {
-        let mut connections = self.connections.lock();
-        let is_full = connections.len() >= self.config.limits.connections_max;
-        if is_full || self.is_stopping.load(Ordering::Relaxed) || principal.revoked.is_cancelled() {
-            return None;
-        }
-        let number = self.last_connection.fetch_add(1, Ordering::Relaxed) + 1;
-        let bounds = self.config.limits.mail_bounds();
-        let mailbox = Mailbox::new(format!("c{number}"), principal, bounds);
-        connections.insert(number, Arc::clone(&mailbox));
-        Some((number, mailbox))
+        let limits = &self.config.limits;
+        self.connections.add("c", principal, limits.connections_max, limits.mail_bounds()).ok()
     }
 
     pub(crate) fn remove_connection(&self, number: u64) {
-        let mut connections = self.connections.lock();
-        let removed = connections.remove(&number);
-        drop(connections);
-        if let Some(mailbox) = removed {
+        if let Some(mailbox) = self.connections.remove(number) {
             self.hide_sessions(&mailbox);
         }
     }
 
     pub(crate) fn connection_count(&self) -> usize {
-        self.connections.lock().len()
+        self.connections.count()
     }
 
     /// Ends what all accesses of a principal have opened, when the store knows them no more or not as they were.
@@ -254,33 +242,24 @@ impl Hub {
     /// Closes the connections whose access was taken back or has ended.
     pub(crate) fn close_revoked(&self) {
         self.faces.close_revoked();
-        let connections = self.connections.lock();
-        for mailbox in connections.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
-            mailbox.put(ConnectionMail::Close {
-                frames: Bytes::new(),
-                code: 1008,
-                reason: "the access is revoked; log in again, or use another token".into(),
-            });
-        }
+        self.connections.close_revoked(ACCESS_REVOKED);
     }
 
     /// Closes every connection and takes no more.
     pub(crate) fn close_connections(&self, frames: &Bytes) {
         self.faces.close_connections();
-        let connections = self.connections.lock();
-        // Set under the lock: who is not in the list yet will not get in.
-        self.is_stopping.store(true, Ordering::Relaxed);
-        for mailbox in connections.values() {
-            mailbox.put(ConnectionMail::Close {
-                frames: frames.clone(),
-                code: 1001,
-                reason: "the hub stops".into(),
-            });
-        }
+        self.connections.close(frames, HUB_STOPS);
     }
 
     pub(crate) fn broadcast(&self, frames: &Bytes) {
-        let connections = self.connections.lock();
-        connections.values().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
+        self.connections.broadcast(frames);
+    }
+
+    /// Runs work that the hub waits for when it stops.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Hub>) -> F,
+    ) {
+        self.tasks.spawn(work(Arc::clone(self)));
     }
 }

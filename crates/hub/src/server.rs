@@ -14,6 +14,7 @@ use qd_link::memory::LinkEnd;
 use qd_store::{HubStore, StoreError};
 use qd_wire::mux::SystemEvent;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -99,29 +100,25 @@ pub async fn serve_with<L: Listen, W: FaceListeners>(
         let links = &server.fleet.links;
         links.start(&hub, links.pass(&identity.runner_id), identity, link);
     }
-    let sweeper = tokio::spawn({
-        let hub = Arc::clone(&hub);
-        async move { hub.pending.sweep(&hub).await }
+    // Ends with this function, whatever it is doing.
+    let mut background = JoinSet::new();
+    let spawned = Arc::clone(&hub);
+    background.spawn(async move {
+        tokio::join!(
+            spawned.pending.sweep(&spawned),
+            spawned.announce_changed_runners(),
+            spawned.announce_changed_sessions()
+        );
     });
-    let teller = tokio::spawn({
-        let hub = Arc::clone(&hub);
-        async move { tokio::join!(hub.announce_changed_runners(), hub.announce_changed_sessions()) }
-    });
-
-    let faces = tokio::spawn({
-        let hub = Arc::clone(&hub);
-        async move { hub.faces.run_background(&hub).await }
-    });
-
-    let clerk = tokio::spawn({
-        let hub = Arc::clone(&hub);
-        async move {
-            tokio::join!(
-                hub.principals.expire_accesses(&hub),
-                audit::prune_old(&hub),
-                terminal_cleanup::forget_ended(&hub)
-            );
-        }
+    let spawned = Arc::clone(&hub);
+    background.spawn(async move { spawned.faces.run_background(&spawned).await });
+    let spawned = Arc::clone(&hub);
+    background.spawn(async move {
+        tokio::join!(
+            spawned.principals.expire_accesses(&spawned),
+            audit::prune_old(&spawned),
+            terminal_cleanup::forget_ended(&spawned)
+        );
     });
 
     let router = router::routes(server.clone());
@@ -133,10 +130,6 @@ pub async fn serve_with<L: Listen, W: FaceListeners>(
     announce_shutdown(&hub).await;
     server.fleet.links.close(COMMIT_GRACE).await;
     hub.faces.close(&hub).await;
-    sweeper.abort();
-    teller.abort();
-    faces.abort();
-    clerk.abort();
     Ok(())
 }
 

@@ -10,26 +10,21 @@ use qd_wire::command_table::CommandName;
 use qd_wire::mux::{FilesClientFrame, FilesFrame, ServerFrame};
 use qd_wire::service::{Encoding, FsDoneData, FsListData, FsReadData, FsStatData, FsTreeData, FsWriteData};
 use qd_wire::{CodedError, ErrorCode, JsonObject};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::command::Command;
+use super::read_frame;
 use crate::command::ask::{CommandAnswer, ask};
-use crate::connection::{ConnectionMail, Mailbox, frame};
+use crate::command::reply::server_frame;
+use crate::connection::Mailbox;
 use crate::hub::Hub;
 pub(crate) use watches::DirectoryWatches;
 
 /// Acts on one frame of the channel.
 pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, watches: &DirectoryWatches, text: &str) {
-    let frame: FilesClientFrame = match serde_json::from_str(text) {
+    let frame: FilesClientFrame = match read_frame(text) {
         Ok(frame) => frame,
-        Err(error) => {
-            let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
-            return mailbox.put(ConnectionMail::Frames(error_frame(
-                id,
-                CodedError::invalid(format!("The frame cannot be read: {error}")),
-            )));
-        }
+        Err((id, error)) => return mailbox.send(error_frame(id, error)),
     };
     let call = FilesCall { hub, mailbox, id: frame.id, place: frame.place };
     match frame.command {
@@ -62,8 +57,8 @@ impl FilesCall<'_> {
         let canonical = self.command(name, parameters);
         let (mailbox, id) = (Arc::clone(self.mailbox), self.id);
         ask(self.hub, &self.mailbox.asker, canonical, move |_, answer| {
-            let event = if answer.success { event(&command, &answer) } else { failure(&answer) };
-            mailbox.put(ConnectionMail::Frames(event_frame(id, event)));
+            let event = event(&command, &answer).unwrap_or_else(error_event);
+            mailbox.send(event_frame(id, event));
         });
     }
 
@@ -99,7 +94,7 @@ impl FilesCall<'_> {
             let error = "The two directories have nothing in common, or a path leaves its directory";
             return self
                 .mailbox
-                .put(ConnectionMail::Frames(error_frame(self.id, CodedError::invalid(error))));
+                .send(error_frame(self.id, CodedError::invalid(error)));
         };
         let place = ChannelScope {
             workspace_path: Some(root),
@@ -111,7 +106,7 @@ impl FilesCall<'_> {
         let canonical = call.command(CommandName::FsCopy, parameters);
         let (mailbox, id) = (Arc::clone(call.mailbox), call.id);
         ask(call.hub, &call.mailbox.asker, canonical, move |_, answer| {
-            let event = match data::<FsDoneData>(&answer) {
+            let event = match answer.read::<FsDoneData>() {
                 Ok(done) => FilesEvent::CopyToWorkspaceResult {
                     source_workspace_path,
                     target_workspace_path,
@@ -120,7 +115,7 @@ impl FilesCall<'_> {
                 },
                 Err(error) => error_event(error),
             };
-            mailbox.put(ConnectionMail::Frames(event_frame(id, event)));
+            mailbox.send(event_frame(id, event));
         });
     }
 }
@@ -200,10 +195,12 @@ fn moved(from: &str, to: &str, overwrite: Option<bool>) -> Value {
 }
 
 /// The answer in the words of the channel.
-fn event(command: &FilesCommand, answer: &CommandAnswer) -> FilesEvent {
-    let event =
-        match command {
-            FilesCommand::Tree { .. } => data::<FsTreeData>(answer).map(|tree| FilesEvent::TreeResult {
+fn event(command: &FilesCommand, answer: &CommandAnswer) -> Result<FilesEvent, CodedError> {
+    if let Some(error) = answer.failed() {
+        return Err(error);
+    }
+    match command {
+            FilesCommand::Tree { .. } => answer.read::<FsTreeData>().map(|tree| FilesEvent::TreeResult {
                 path: tree.path,
                 entries: tree.entries,
                 truncated: tree.truncated,
@@ -213,7 +210,7 @@ fn event(command: &FilesCommand, answer: &CommandAnswer) -> FilesEvent {
                 next_offset: tree.next_offset,
                 total_entries: tree.total_entries,
             }),
-            FilesCommand::Read { .. } => data::<FsReadData>(answer).map(|read| FilesEvent::ReadResult {
+            FilesCommand::Read { .. } => answer.read::<FsReadData>().map(|read| FilesEvent::ReadResult {
                 path: read.path,
                 content: read.content,
                 size: read.size,
@@ -221,11 +218,11 @@ fn event(command: &FilesCommand, answer: &CommandAnswer) -> FilesEvent {
                 next_offset: read.next_offset,
                 hash: read.hash,
             }),
-            FilesCommand::Write { .. } => data::<FsWriteData>(answer).map(|written| {
+            FilesCommand::Write { .. } => answer.read::<FsWriteData>().map(|written| {
                 FilesEvent::WriteResult { path: written.path, success: true, hash: written.hash }
             }),
-            FilesCommand::List { .. } => data::<FsListData>(answer).map(listed),
-            FilesCommand::Stat { .. } => data::<FsStatData>(answer).map(stated),
+            FilesCommand::List { .. } => answer.read::<FsListData>().map(listed),
+            FilesCommand::Stat { .. } => answer.read::<FsStatData>().map(stated),
             FilesCommand::Delete { path, .. } => {
                 Ok(FilesEvent::DeleteResult { path: path.clone(), success: true })
             }
@@ -246,8 +243,7 @@ fn event(command: &FilesCommand, answer: &CommandAnswer) -> FilesEvent {
             | FilesCommand::UnwatchFiles {} => {
                 Err(ErrorCode::Internal.with("This answer belongs to another command"))
             }
-        };
-    event.unwrap_or_else(error_event)
+    }
 }
 
 fn listed(list: FsListData) -> FilesEvent {
@@ -276,23 +272,6 @@ fn stated(stat: FsStatData) -> FilesEvent {
     FilesEvent::StatResult { path, stat }
 }
 
-fn data<T: DeserializeOwned>(answer: &CommandAnswer) -> Result<T, CodedError> {
-    if !answer.success {
-        return Err(answer.failed().unwrap_or_else(no_reason));
-    }
-    let text = answer.data.as_ref().map_or("null", |data| data.get());
-    serde_json::from_str(text)
-        .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
-}
-
-fn failure(answer: &CommandAnswer) -> FilesEvent {
-    error_event(answer.failed().unwrap_or_else(no_reason))
-}
-
-fn no_reason() -> CodedError {
-    ErrorCode::Failed.with("The runner gave no reason")
-}
-
 fn error_event(error: CodedError) -> FilesEvent {
     FilesEvent::Error { error: error.message, code: Some(error.code) }
 }
@@ -302,13 +281,7 @@ fn error_frame(id: Option<Value>, error: CodedError) -> Bytes {
 }
 
 fn event_frame(id: Option<Value>, event: FilesEvent) -> Bytes {
-    match serde_json::to_vec(&ServerFrame::Files(FilesFrame { id, event })) {
-        Ok(text) => frame::text(&text),
-        Err(error) => {
-            tracing::error!(%error, "a frame of the files channel cannot be written");
-            Bytes::new()
-        }
-    }
+    server_frame(&ServerFrame::Files(FilesFrame { id, event }))
 }
 
 #[cfg(test)]

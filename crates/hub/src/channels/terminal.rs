@@ -16,10 +16,12 @@ use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::read_frame;
 use crate::access::authenticate::random_text;
 use crate::command::Command;
 use crate::command::ask::{CommandAnswer, ask};
-use crate::connection::{ConnectionMail, HandlerContext, Mailbox, frame};
+use crate::command::reply::server_frame;
+use crate::connection::{ConnectionMail, HandlerContext, Mailbox};
 use crate::hub::Hub;
 use crate::sessions::published::PublishedEvents;
 use crate::sessions::ring::{SubscriberView, Subscription, TakenEvents, TerminalChunk};
@@ -122,13 +124,9 @@ impl WatchedTerminal {
 
 /// Acts on one frame of the channel.
 pub(crate) fn handle(hub: &Arc<Hub>, mailbox: &Arc<Mailbox>, terminals: &mut WatchedTerminals, text: &str) {
-    let TerminalClientFrame { id, place, command, .. } = match serde_json::from_str(text) {
+    let TerminalClientFrame { id, place, command, .. } = match read_frame(text) {
         Ok(frame) => frame,
-        Err(error) => {
-            let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
-            let error = CodedError::invalid(format!("The frame cannot be read: {error}"));
-            return mailbox.put(ConnectionMail::Frames(error_frame(id, None, error)));
-        }
+        Err((id, error)) => return mailbox.send(error_frame(id, None, error)),
     };
     let request = TerminalRequest { hub: Arc::clone(hub), mailbox: Arc::clone(mailbox), id };
     match command {
@@ -162,16 +160,19 @@ struct TerminalRequest {
 
 impl TerminalRequest {
     fn fail(&self, terminal_id: Option<String>, error: CodedError) {
-        self.mailbox.put(ConnectionMail::Frames(error_frame(self.id.clone(), terminal_id, error)));
+        self.mailbox.send(error_frame(self.id.clone(), terminal_id, error));
+    }
+
+    fn ask(self, command: Command<'_>, then: impl FnOnce(&Arc<Hub>, CommandAnswer) + Send + 'static) {
+        ask(&self.hub, &self.mailbox.asker, command, then);
     }
 
     /// A command of which only a failure is told.
     fn pass(self, terminal_id: String, command: Command<'_>) {
-        let (hub, mailbox) = (Arc::clone(&self.hub), Arc::clone(&self.mailbox));
         let command = command.on(terminal_id.clone());
-        ask(&hub, &mailbox.asker, command, move |_, answer| {
+        self.clone().ask(command, move |_, answer| {
             if !answer.success {
-                self.fail(Some(terminal_id), reason(&answer));
+                self.fail(Some(terminal_id), answer.reason());
             }
         });
     }
@@ -223,12 +224,10 @@ impl TerminalJoin {
     /// In the directory of another session, on its machine.
     fn create_beside(self, beside: &str, size: (u16, u16)) {
         let command = Command::new(CommandName::GetState).on(beside);
-        let (hub, mailbox) = (Arc::clone(&self.request.hub), Arc::clone(&self.request.mailbox));
-        ask(&hub, &mailbox.asker, command, move |_, answer| {
-            let text = answer.data.as_ref().map_or("null", |data| data.get());
-            match serde_json::from_str::<SessionState>(text) {
-                Ok(state) if answer.success => self.create(state.cwd, Some(state.runner_id), size),
-                _ => self.request.fail(None, reason(&answer)),
+        self.request.clone().ask(command, move |_, answer| {
+            match answer.read::<SessionState>() {
+                Ok(state) => self.create(state.cwd, Some(state.runner_id), size),
+                Err(error) => self.request.fail(None, error),
             }
         });
     }
@@ -243,15 +242,14 @@ impl TerminalJoin {
         if let Some(runner_id) = runner_id {
             command = command.at(runner_id);
         }
-        let (hub, mailbox) = (Arc::clone(&self.request.hub), Arc::clone(&self.request.mailbox));
         let mut join = self;
-        ask(&hub, &mailbox.asker, command, move |hub, answer| {
+        join.request.clone().ask(command, move |hub, answer| {
             // Somebody else may have opened it in the meantime: it is one terminal for both.
             join.joined = !answer.success;
             if answer.success || hub.session(&join.session_id).is_some() {
                 join.attach();
             } else {
-                join.request.fail(Some(join.session_id.clone()), reason(&answer));
+                join.request.fail(Some(join.session_id.clone()), answer.reason());
             }
         });
     }
@@ -259,8 +257,7 @@ impl TerminalJoin {
     /// Asks for the screen. The answer comes in the order of the session's events: what follows it is new.
     fn attach(self) {
         let command = Command::new(CommandName::SessionAttach).on(self.session_id.clone());
-        let (hub, mailbox) = (Arc::clone(&self.request.hub), Arc::clone(&self.request.mailbox));
-        ask(&hub, &mailbox.asker, command, move |hub, answer| {
+        self.request.clone().ask(command, move |hub, answer| {
             match snapshot_of(&answer).and_then(|snapshot| Ok((self.entry(hub)?, snapshot))) {
                 Ok((entry, snapshot)) => self.follow(entry, &snapshot),
                 Err(error) => self.request.fail(Some(self.session_id.clone()), error),
@@ -387,18 +384,9 @@ fn output(terminal_id: &str, bytes: &[u8], reset: Option<bool>) -> TerminalEvent
 }
 
 fn snapshot_of(answer: &CommandAnswer) -> Result<TerminalSnapshot, CodedError> {
-    if !answer.success {
-        return Err(reason(answer));
-    }
-    let text = answer.data.as_ref().map_or("null", |data| data.get());
-    let attached: AttachData = serde_json::from_str(text)
-        .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))?;
+    let attached: AttachData = answer.read()?;
     let snapshot = attached.terminal.map(|terminal| *terminal);
     snapshot.ok_or_else(|| ErrorCode::Unsupported.with("This session has no terminal, or its runner is away"))
-}
-
-fn reason(answer: &CommandAnswer) -> CodedError {
-    answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner gave no reason"))
 }
 
 fn error_frame(id: Option<Value>, terminal_id: Option<String>, error: CodedError) -> Bytes {
@@ -406,11 +394,5 @@ fn error_frame(id: Option<Value>, terminal_id: Option<String>, error: CodedError
 }
 
 fn event_frame(id: Option<Value>, event: TerminalEvent) -> Bytes {
-    match serde_json::to_vec(&ServerFrame::Terminal(TerminalFrame { id, event })) {
-        Ok(text) => frame::text(&text),
-        Err(error) => {
-            tracing::error!(%error, "a frame of the terminal channel cannot be written");
-            Bytes::new()
-        }
-    }
+    server_frame(&ServerFrame::Terminal(TerminalFrame { id, event }))
 }

@@ -7,6 +7,7 @@ use qd_link::mutex::Mutex;
 use qd_wire::command_table::CommandName;
 use qd_wire::link::LinkLine;
 use qd_wire::{CodedError, ErrorCode};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -94,11 +95,27 @@ impl CommandAnswer {
 
     /// Why it failed; `None` for a success.
     pub(crate) fn failed(&self) -> Option<CodedError> {
-        if self.success {
-            return None;
-        }
+        (!self.success).then(|| self.reason())
+    }
+
+    /// The same for one that is known to have failed.
+    pub(crate) fn reason(&self) -> CodedError {
         let error = self.error.as_deref().unwrap_or("The runner refused and did not say why");
-        Some(self.code.unwrap_or(ErrorCode::Failed).with(error))
+        self.code.unwrap_or(ErrorCode::Failed).with(error)
+    }
+
+    /// The data of a success, or why there is none.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, CodedError> {
+        if let Some(error) = self.failed() {
+            return Err(error);
+        }
+        let Some(data) = &self.data else {
+            return Err(ErrorCode::Internal.with("The runner's answer has no data"));
+        };
+        serde_json::from_str(data.get()).map_err(|error| {
+            tracing::warn!(%error, "an answer cannot be read");
+            ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}"))
+        })
     }
 
     /// Whether it failed for this reason.

@@ -142,8 +142,7 @@ impl PendingCommand {
                     | PendingKind::Delete
                     | PendingKind::Barrier(_) => reply.error(error),
                 };
-                mailbox.end_command(self.kind.attaches());
-                mailbox.put(ConnectionMail::Frames(frames));
+                mailbox.send_answer(frames, self.kind.attaches());
             }
             AnswerTo::Face { session_id, on_answer, .. } => {
                 let answered = CommandAnswer {

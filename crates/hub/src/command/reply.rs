@@ -1,7 +1,6 @@
 //! Frames the hub writes itself: answers, and the `system` channel.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -47,26 +46,17 @@ impl ReplyTo {
 
     /// The text of a success with data, without the frame around it.
     pub(crate) fn success_text(&self, data: &str) -> Vec<u8> {
-        let mut text = self.start(true);
-        text.push_str(",\"data\":");
-        text.push_str(data);
-        text.push('}');
-        text.into_bytes()
+        format!("{},\"data\":{data}}}", self.start(true)).into_bytes()
     }
 
     pub(crate) fn error(&self, error: &CodedError) -> Bytes {
-        let mut text = self.start(false);
-        push_error(&mut text, error);
-        text.push('}');
-        frame::text(text.as_bytes())
+        frame::text(format!("{}{}}}", self.start(false), error_fields(error)).as_bytes())
     }
 
     /// Nobody can know whether the command took effect.
     pub(crate) fn indeterminate(&self, error: &CodedError) -> Bytes {
-        let mut text = self.start(false);
-        push_error(&mut text, error);
-        text.push_str(",\"indeterminate\":true}");
-        frame::text(text.as_bytes())
+        let fields = error_fields(error);
+        frame::text(format!("{}{fields},\"indeterminate\":true}}", self.start(false)).as_bytes())
     }
 
     /// How far the command is; `data` is JSON.
@@ -83,23 +73,14 @@ impl ReplyTo {
     }
 
     fn start(&self, success: bool) -> String {
-        let mut text = String::with_capacity(256);
-        text.push_str(RESPONSE_PREFIX);
-        if let Some(id) = &self.id {
-            text.push_str("\"id\":");
-            text.push_str(id);
-            text.push(',');
-        }
+        let id = self.id.as_deref().map_or(String::new(), |id| format!("\"id\":{id},"));
         let session_id = json_string(self.session_id.as_deref().unwrap_or(SYSTEM_SESSION));
         let runner_id = json_string(self.runner_id.as_deref().unwrap_or(HUB));
-        let cmd = json_string(&self.cmd);
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "\"session_id\":{session_id},\"runner_id\":{runner_id},\"ts\":{},\"cmd\":{cmd},\"success\":{success}",
-            now_ms()
-        );
-        text
+        let (ts, cmd) = (now_ms(), json_string(&self.cmd));
+        format!(
+            "{RESPONSE_PREFIX}{id}\"session_id\":{session_id},\"runner_id\":{runner_id},\"ts\":{ts},\"cmd\":{cmd},\
+             \"success\":{success}"
+        )
     }
 }
 
@@ -116,46 +97,35 @@ pub(crate) fn spliced_response(id: Option<&str>, tail: &str) -> Bytes {
 
 /// What comes before the runner's fields.
 pub(crate) fn response_start(id: Option<&str>) -> Vec<u8> {
-    let mut start = RESPONSE_PREFIX.as_bytes().to_vec();
-    if let Some(id) = id {
-        start.extend_from_slice(b"\"id\":");
-        start.extend_from_slice(id.as_bytes());
-        start.push(b',');
-    }
-    start
+    let id = id.map_or(String::new(), |id| format!("\"id\":{id},"));
+    format!("{RESPONSE_PREFIX}{id}").into_bytes()
 }
 
-/// A frame of the `system` channel.
-pub(crate) fn system(event: SystemEvent) -> Bytes {
-    match serde_json::to_vec(&ServerFrame::System(event)) {
+/// A frame that is written whole.
+pub(crate) fn server_frame(frame: &ServerFrame) -> Bytes {
+    match serde_json::to_vec(frame) {
         Ok(text) => frame::text(&text),
         Err(error) => {
-            tracing::error!(%error, "a system event cannot be written");
+            tracing::error!(%error, "a frame cannot be written");
             Bytes::new()
         }
     }
 }
 
+/// A frame of the `system` channel.
+pub(crate) fn system(event: SystemEvent) -> Bytes {
+    server_frame(&ServerFrame::System(event))
+}
+
 /// Tells a client that a frame could not be understood. `id` is JSON as it came.
 pub(crate) fn system_error(id: Option<&str>, error: &CodedError) -> Bytes {
-    let mut text = "{\"channel\":\"system\",\"type\":\"error\"".to_owned();
-    if let Some(id) = id {
-        text.push_str(",\"id\":");
-        text.push_str(id);
-    }
-    push_error(&mut text, error);
-    text.push('}');
-    frame::text(text.as_bytes())
+    let id = id.map_or(String::new(), |id| format!(",\"id\":{id}"));
+    let fields = error_fields(error);
+    frame::text(format!("{{\"channel\":\"system\",\"type\":\"error\"{id}{fields}}}").as_bytes())
 }
 
 /// The error, its code and its limit if it has one, after other fields of an object.
-pub(crate) fn push_error(text: &mut String, error: &CodedError) {
-    text.push_str(",\"error\":");
-    text.push_str(&json_string(&error.message));
-    text.push_str(",\"code\":\"");
-    text.push_str(error.code.as_str());
-    text.push('"');
-    if let Some(limit) = error.limit {
-        text.push_str(&format!(",\"limit\":{limit}"));
-    }
+fn error_fields(error: &CodedError) -> String {
+    let limit = error.limit.map_or(String::new(), |limit| format!(",\"limit\":{limit}"));
+    format!(",\"error\":{},\"code\":\"{}\"{limit}", json_string(&error.message), error.code.as_str())
 }

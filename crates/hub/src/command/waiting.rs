@@ -10,7 +10,7 @@ use super::Command;
 use super::client::{FrameSender, HandledFrame, OutboundCommand, forward, id_text};
 use super::route::{Destination, NoRoute, route};
 use crate::command::head::{read_fields, read_head};
-use crate::connection::{ConnectionMail, Mailbox};
+use crate::connection::Mailbox;
 use crate::hub::Hub;
 use crate::runners::link::RunnerLink;
 use crate::runners::runner::Runner;
@@ -43,8 +43,7 @@ impl WaitingCommand {
         let waited = self.limit.as_millis();
         let error = self.error.reworded(|error| format!("{error} (waited {waited} ms in vain)"));
         let OutboundCommand { reply, kind, .. } = self.outbound;
-        self.mailbox.end_command(kind.attaches());
-        self.mailbox.put(ConnectionMail::Frames(reply.error(&error)));
+        self.mailbox.send_answer(reply.error(&error), kind.attaches());
     }
 }
 
@@ -114,8 +113,7 @@ fn try_send(hub: &Arc<Hub>, waiting: WaitingCommand, early: Option<&Destination>
     let WaitingCommand { mailbox, deadline, spec, text, depends_on, outbound, wanted, limit, .. } = waiting;
     let (reply, attaches) = (outbound.reply.clone(), outbound.kind.attaches());
     let fail = |error: &CodedError| {
-        mailbox.end_command(attaches);
-        mailbox.put(ConnectionMail::Frames(reply.error(error)));
+        mailbox.send_answer(reply.error(error), attaches);
     };
     let session = reply.session_id.as_deref().and_then(|session_id| hub.session(session_id));
     if spec.needs_session && session.is_none() {

@@ -189,13 +189,29 @@ impl Mailbox {
         self.waker.wake();
     }
 
+    /// Leaves whole frames for the client.
+    pub(crate) fn send(&self, frames: Bytes) {
+        self.put(ConnectionMail::Frames(frames));
+    }
+
+    /// Leaves the answer to a command, which is in flight no more; `attaches` is what it was begun with.
+    pub(crate) fn send_answer(&self, frames: Bytes, attaches: bool) {
+        self.end_command(attaches);
+        self.send(frames);
+    }
+
+    /// Closes the connection after these last frames.
+    pub(crate) fn send_close(&self, frames: Bytes, code: u16, reason: &'static str) {
+        self.put(ConnectionMail::Close { frames, code, reason: Cow::Borrowed(reason) });
+    }
+
     /// Leaves frames that may be lost; false, and they are, when more than `backlog_max` bytes wait already. Who notes
     /// that wakes the mailbox after it: the handler's `drained` is called when enough is taken.
     pub(crate) fn put_unless_full(&self, frames: Bytes, backlog_max: usize) -> bool {
         if self.held_bytes() > backlog_max {
             return false;
         }
-        self.put(ConnectionMail::Frames(frames));
+        self.send(frames);
         true
     }
 

@@ -13,18 +13,17 @@ mod inputs;
 mod reading;
 mod send_queue;
 
+use std::sync::Arc;
+
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use axum::{Extension, Router};
 use qd_link::clock::now_ms;
-use qd_link::net::BoxedStream;
-use qd_link::socket::{SocketOptions, over_websocket};
+use qd_link::socket::SocketOptions;
 use qd_store::{HostRow, HostTrust, StoreError};
 use qd_wire::ErrorCode;
 use serde::Deserialize;
-use tokio_tungstenite::WebSocketStream;
-use tungstenite::protocol::Role;
 
 use super::Face;
 use crate::access::authenticate::{self, is_plain_name};
@@ -34,7 +33,7 @@ use crate::runners::open_links::LinkPermit;
 use crate::server::Server;
 use crate::server::listen::Peer;
 use crate::server::router::failed;
-use crate::server::upgrade::{NO_WEBSOCKET, accept_key, into_stream, switching};
+use crate::server::upgrade::{NO_WEBSOCKET, UpgradedStream, accept_key, socket_link, switch};
 use adapter::HostAdapter;
 
 /// The longest message of a host; the original's library takes as much.
@@ -126,33 +125,21 @@ async fn link(
         return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
     let identity = RunnerIdentity { runner_id: host_id.into(), is_local: true, peer: peer.to_string() };
-    let upgraded = hyper::upgrade::on(request);
-    let tasks = server.hub.tasks.clone();
-    tasks.spawn(async move {
-        match upgraded.await.map(into_stream) {
-            Ok(Some((stream, read_ahead))) => start(&server, pass, identity, stream, read_ahead).await,
-            Ok(None) => {}
-            Err(error) => tracing::debug!(peer = identity.peer, %error, "a host's upgrade failed"),
+    let hub = Arc::clone(&server.hub);
+    switch(&hub, request, accept, move |upgraded| {
+        if let Some(upgraded) = upgraded {
+            server.hub.tasks.clone().spawn(start(server, pass, identity, upgraded));
         }
-    });
-    switching(accept)
+    })
 }
 
-async fn start(
-    server: &Server,
-    pass: LinkPermit,
-    identity: RunnerIdentity,
-    stream: BoxedStream,
-    read_ahead: Vec<u8>,
-) {
+async fn start(server: Server, pass: LinkPermit, identity: RunnerIdentity, upgraded: UpgradedStream) {
     let options = SocketOptions {
         message_bytes_max: MESSAGE_BYTES_MAX,
         takes_packed: false,
         ..SocketOptions::default()
     };
-    let config = options.websocket_config();
-    let socket = WebSocketStream::from_partially_read(stream, read_ahead, Role::Server, Some(config)).await;
-    let socket = over_websocket(socket, &options);
+    let socket = socket_link(upgraded, &options).await;
     let (hub_end, own_end) = qd_link::memory::pair();
     let adapter = HostAdapter::new(&server.hub, &identity.runner_id, own_end.sender);
     let links = &server.fleet.links;

@@ -255,12 +255,12 @@ impl Face for PiServer {
     }
 
     fn close_revoked(&self) {
-        self.connections.close_revoked();
+        self.connections.open.close_revoked("Access token revoked");
     }
 
     fn finish_work<'a>(&'a self, _hub: &'a Arc<Hub>) -> FaceFuture<'a, ()> {
         Box::pin(async {
-            if !self.connections.stop() {
+            if !self.connections.open.stop() {
                 // It has had its time.
                 return;
             }
@@ -272,7 +272,7 @@ impl Face for PiServer {
     }
 
     fn close_connections(&self) {
-        self.connections.close();
+        self.connections.open.close(&Bytes::new(), "Server shutting down");
     }
 
     /// The last rows are written; after that nothing is.
@@ -281,7 +281,7 @@ impl Face for PiServer {
     }
 
     fn connection_count(&self) -> usize {
-        self.connections.count()
+        self.connections.open.count()
     }
 }
 

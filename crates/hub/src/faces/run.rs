@@ -4,7 +4,6 @@
 //! whoever listens, and go into one [`feed`] that all apps share; who falls behind in it reads the log.
 
 mod catch_up;
-mod connections;
 mod feed;
 mod handler;
 mod http;
@@ -25,12 +24,11 @@ use serde::Deserialize;
 
 use super::{Face, FaceFuture};
 use crate::config::HubConfig;
-use crate::connection::frame;
-use crate::hub::Hub;
+use crate::connection::{ConnectionTable, frame};
+use crate::hub::{ACCESS_REVOKED, HUB_STOPS, Hub};
 use crate::server::Server;
 use crate::sessions::published::PublishedEvents;
 use crate::sessions::session::SessionEntry;
-use connections::AppConnections;
 use feed::{EventFeed, RecordEvents};
 
 /// The feed of all runs holds so many times what the ring of one session does.
@@ -47,7 +45,7 @@ struct QuestionName {
 /// What the face knows.
 pub(crate) struct RunFace {
     feed: Arc<EventFeed>,
-    connections: AppConnections,
+    connections: ConnectionTable,
 }
 
 impl RunFace {
@@ -55,7 +53,7 @@ impl RunFace {
         let ring_bytes_max = config.limits.ring_bytes_max;
         Self {
             feed: Arc::new(EventFeed::new(ring_bytes_max.saturating_mul(FEED_FACTOR))),
-            connections: AppConnections::default(),
+            connections: ConnectionTable::default(),
         }
     }
 
@@ -113,11 +111,11 @@ impl Face for RunFace {
     }
 
     fn close_revoked(&self) {
-        self.connections.close_revoked();
+        self.connections.close_revoked(ACCESS_REVOKED);
     }
 
     fn close_connections(&self) {
-        self.connections.close();
+        self.connections.close(&Bytes::new(), HUB_STOPS);
     }
 
     fn connection_count(&self) -> usize {

@@ -17,7 +17,7 @@ use super::{Face, RunnerUpdate, SessionUpdate};
 use crate::command::Command;
 use crate::command::ask::ask;
 use crate::config::HubConfig;
-use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailbox, frame};
+use crate::connection::{ConnectionHandler, HandlerContext, Mailbox, frame};
 use crate::hub::Hub;
 use crate::server::Server;
 use crate::server::router::{check_access, failed, refused};
@@ -60,7 +60,7 @@ impl ToyFace {
     }
 
     fn tell(&self, frames: &Bytes) {
-        self.clients.lock().iter().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
+        self.clients.lock().iter().for_each(|mailbox| mailbox.send(frames.clone()));
     }
 }
 
@@ -88,17 +88,13 @@ impl Face for ToyFace {
 
     fn close_revoked(&self) {
         for mailbox in self.clients.lock().iter().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
-            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1008, reason: "revoked".into() });
+            mailbox.send_close(Bytes::new(), 1008, "revoked");
         }
     }
 
     fn close_connections(&self) {
         for mailbox in self.clients.lock().iter() {
-            mailbox.put(ConnectionMail::Close {
-                frames: Bytes::new(),
-                code: 1001,
-                reason: "the hub stops".into(),
-            });
+            mailbox.send_close(Bytes::new(), 1001, "the hub stops");
         }
     }
 
@@ -140,7 +136,7 @@ impl ConnectionHandler for ToyHandler {
         let mailbox = Arc::clone(context.mailbox);
         ask(context.hub, &context.mailbox.asker, command, move |_, answer| {
             let about = answer.success.to_string();
-            mailbox.put(ConnectionMail::Frames(frame_of(&wire::Toy { toy: "answer", about: &about })));
+            mailbox.send(frame_of(&wire::Toy { toy: "answer", about: &about }));
         });
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
 use crate::command::reply;
-use crate::connection::{ConnectionMail, Mailbox};
+use crate::connection::Mailbox;
 use crate::faces::SessionUpdate;
 use crate::hub::Hub;
 use crate::runners::runner::Runner;
@@ -106,7 +106,7 @@ impl Hub {
             return;
         }
         let frames = self.session_frames(entry, change);
-        watching.values().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
+        watching.values().for_each(|mailbox| mailbox.send(frames.clone()));
     }
 
     fn session_frames(&self, entry: &SessionEntry, change: SessionChange) -> Bytes {
@@ -142,7 +142,7 @@ impl Hub {
             if !frames.is_empty() {
                 let frames = frames.freeze();
                 let watching = self.announcements.watching.lock();
-                watching.values().for_each(|mailbox| mailbox.put(ConnectionMail::Frames(frames.clone())));
+                watching.values().for_each(|mailbox| mailbox.send(frames.clone()));
             }
         }
     }
@@ -182,6 +182,7 @@ mod tests {
 
     use super::*;
     use crate::access::principals::Principal;
+    use crate::connection::ConnectionMail;
     use crate::config::HubConfig;
     use crate::hub::StoredHub;
     use crate::{LoginCodes, OwnerToken};

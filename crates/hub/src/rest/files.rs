@@ -212,11 +212,5 @@ async fn call<T: DeserializeOwned>(
     principal: &Principal,
     command: Command<'_>,
 ) -> Result<T, CodedError> {
-    let answer = ask_and_wait(hub, principal, command).await;
-    if let Some(error) = answer.failed() {
-        return Err(error);
-    }
-    let data = answer.data.ok_or_else(|| ErrorCode::Internal.with("The runner's answer has no data"))?;
-    serde_json::from_str(data.get())
-        .map_err(|error| ErrorCode::Internal.with(format!("The runner's answer cannot be read: {error}")))
+    ask_and_wait(hub, principal, command).await.read()
 }

@@ -9,6 +9,7 @@ use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBS
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use qd_link::memory::LinkEnd;
 use qd_link::net::BoxedStream;
 use qd_link::socket::{SocketOptions, over_websocket};
 use qd_wire::ErrorCode;
@@ -34,19 +35,11 @@ pub(crate) fn upgrade(hub: Arc<Hub>, principal: &Principal, request: Request) ->
     let Some((number, mailbox)) = hub.add_connection(principal) else {
         return failed(ErrorCode::Busy, "There are too many connections; close some and try again");
     };
-    let upgraded = hyper::upgrade::on(request);
-    let tasks = hub.tasks.clone();
-    tasks.spawn(async move {
-        match upgraded.await.map(into_stream) {
-            Ok(Some((stream, read_ahead))) => start(hub, number, mailbox, stream, read_ahead),
-            Ok(None) => hub.remove_connection(number),
-            Err(error) => {
-                tracing::debug!(%error, "an upgrade failed");
-                hub.remove_connection(number);
-            }
-        }
-    });
-    switching(accept)
+    let own = Arc::clone(&hub);
+    switch(&hub, request, accept, move |upgraded| match upgraded {
+        Some(upgraded) => start(&own, mailbox, MuxHandler::new(number), upgraded),
+        None => own.remove_connection(number),
+    })
 }
 
 /// Answers 101 and serves the link of a runner that has proved who it is.
@@ -59,18 +52,15 @@ pub(crate) fn upgrade_runner(
     let Some(accept) = accept_key(&request) else {
         return failed(ErrorCode::InvalidRequest, NO_WEBSOCKET);
     };
-    let upgraded = hyper::upgrade::on(request);
-    let tasks = server.hub.tasks.clone();
-    tasks.spawn(async move {
-        match upgraded.await.map(into_stream) {
-            Ok(Some((stream, read_ahead))) => start_runner(&server, pass, identity, stream, read_ahead).await,
-            Ok(None) => {}
-            Err(error) => {
-                tracing::debug!(peer = identity.peer, %error, "a runner's upgrade failed");
-            }
+    let hub = Arc::clone(&server.hub);
+    switch(&hub, request, accept, move |upgraded| {
+        if let Some(upgraded) = upgraded {
+            server.hub.tasks.clone().spawn(async move {
+                let link = socket_link(upgraded, &SocketOptions::default()).await;
+                server.fleet.links.start(&server.hub, pass, identity, link);
+            });
         }
-    });
-    switching(accept)
+    })
 }
 
 /// Answers 101 and lets a face's handler speak as soon as the answer is out.
@@ -81,21 +71,33 @@ pub(crate) fn speak<S: ConnectionHandler>(
     mailbox: Arc<Mailbox>,
     handler: S,
 ) -> Response {
-    let upgraded = hyper::upgrade::on(request);
-    let tasks = hub.tasks.clone();
-    tasks.clone().spawn(async move {
-        match upgraded.await.map(into_stream) {
-            Ok(Some((stream, read_ahead))) => {
-                tasks.spawn(Connection::new(hub, mailbox, handler, stream, read_ahead));
-            }
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "an upgrade failed"),
+    let own = Arc::clone(&hub);
+    switch(&hub, request, accept, move |upgraded| {
+        if let Some(upgraded) = upgraded {
+            start(&own, mailbox, handler, upgraded);
         }
+    })
+}
+
+/// The stream that carried a request, and what was read of it already.
+pub(crate) type UpgradedStream = (BoxedStream, Vec<u8>);
+
+/// Answers 101. As soon as the answer is out `then` gets the stream; `None` when the upgrade has failed.
+pub(crate) fn switch(
+    hub: &Hub,
+    request: Request,
+    accept: String,
+    then: impl FnOnce(Option<UpgradedStream>) + Send + 'static,
+) -> Response {
+    let upgraded = hyper::upgrade::on(request);
+    hub.tasks.spawn(async move {
+        let upgraded = upgraded.await.inspect_err(|error| tracing::debug!(%error, "an upgrade failed"));
+        then(upgraded.ok().and_then(into_stream));
     });
     switching(accept)
 }
 
-pub(crate) fn switching(accept: String) -> Response {
+fn switching(accept: String) -> Response {
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(CONNECTION, "upgrade")
@@ -107,27 +109,19 @@ pub(crate) fn switching(accept: String) -> Response {
 }
 
 /// A task of its own for the connection, no greater than the connection needs.
-fn start(hub: Arc<Hub>, number: u64, mailbox: Arc<Mailbox>, stream: BoxedStream, read_ahead: Vec<u8>) {
-    let tasks = hub.tasks.clone();
-    tasks.spawn(Connection::new(hub, mailbox, MuxHandler::new(number), stream, read_ahead));
+fn start<S: ConnectionHandler>(hub: &Arc<Hub>, mailbox: Arc<Mailbox>, handler: S, upgraded: UpgradedStream) {
+    let (stream, read_ahead) = upgraded;
+    hub.tasks.spawn(Connection::new(Arc::clone(hub), mailbox, handler, stream, read_ahead));
 }
 
-async fn start_runner(
-    server: &Server,
-    pass: LinkPermit,
-    identity: RunnerIdentity,
-    stream: BoxedStream,
-    read_ahead: Vec<u8>,
-) {
-    let options = SocketOptions::default();
+/// A WebSocket whose messages are blocks of a link.
+pub(crate) async fn socket_link((stream, read_ahead): UpgradedStream, options: &SocketOptions) -> LinkEnd {
     let config = options.websocket_config();
     let socket = WebSocketStream::from_partially_read(stream, read_ahead, Role::Server, Some(config)).await;
-    let link = over_websocket(socket, &options);
-    server.fleet.links.start(&server.hub, pass, identity, link);
+    over_websocket(socket, options)
 }
 
-/// The stream that carried the request, and what was read of it already.
-pub(crate) fn into_stream(upgraded: Upgraded) -> Option<(BoxedStream, Vec<u8>)> {
+fn into_stream(upgraded: Upgraded) -> Option<UpgradedStream> {
     match upgraded.downcast::<TokioIo<BoxedStream>>() {
         Ok(context) => Some((context.io.into_inner(), context.read_buf.to_vec())),
         Err(_) => {

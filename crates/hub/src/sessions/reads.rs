@@ -53,38 +53,21 @@ pub(crate) enum HubRead {
 impl HubCommand {
     /// The answer as a frame, or the error in it.
     pub(crate) async fn run(self, hub: &Arc<Hub>) -> Result<Bytes, (ReplyTo, CodedError)> {
-        let data = match self.read {
-            HubRead::Messages(params) => match messages(hub, &self.reply, params).await {
-                Ok(frame) => return Ok(frame),
-                Err(error) => Err(error),
-            },
-            HubRead::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
-            HubRead::Runners => runners(hub).await.map(|runners| json(&runners)),
-            // The connection attaches by itself, as it detaches.
-            HubRead::Detach | HubRead::AwayAttach { .. } => return Ok(self.reply.success(None)),
-            HubRead::AwayState(session) => Ok(json(&away::state(&session))),
-            HubRead::Bury(session) => match away::delete_while_away(hub, &session).await {
-                Ok(()) => return Ok(self.reply.success(None)),
-                Err(error) => return Err((self.reply, error)),
-            },
-            HubRead::Search { params, session_id } => search(hub, *params, session_id).await,
-        };
-        match data {
-            Ok(data) => Ok(self.reply.success(Some(&data))),
-            Err(error) => Err((self.reply, unreadable(&error))),
+        let HubCommand { reply, read } = self;
+        match read.data(hub, reply.session_id.as_deref().unwrap_or_default()).await {
+            Ok(ReadData::Nothing) => Ok(reply.success(None)),
+            Ok(ReadData::Text(data)) => Ok(reply.success(Some(&data))),
+            Ok(ReadData::Messages(page)) => Ok(reply.success_of(&page.parts())),
+            Err(error) => Err((reply, error)),
         }
     }
-}
 
-impl HubCommand {
     /// The same for a face of the hub, in a task of its own.
     pub(crate) fn run_for_face(self, hub: &Arc<Hub>, on_answer: OnAnswer) {
-        let hub = Arc::clone(hub);
-        let tasks = hub.tasks.clone();
-        tasks.spawn(async move {
-            let (session_id, runner_id) = (self.reply.session_id.clone(), self.reply.runner_id.clone());
-            let result = self.read.data(&hub, session_id.as_deref().unwrap_or_default()).await;
-            let answered = match result {
+        hub.spawn(async move |hub| {
+            let HubCommand { reply: ReplyTo { session_id, runner_id, .. }, read } = self;
+            let data = read.data(&hub, session_id.as_deref().unwrap_or_default()).await;
+            let answered = match data.and_then(ReadData::into_raw) {
                 Ok(data) => CommandAnswer { success: true, data, ..CommandAnswer::default() },
                 Err(error) => CommandAnswer::failure(error),
             };
@@ -94,23 +77,48 @@ impl HubCommand {
     }
 }
 
-impl HubRead {
-    /// What the answer holds, or the error in it.
-    async fn data(self, hub: &Arc<Hub>, session_id: &str) -> Result<Option<Box<RawValue>>, CodedError> {
+/// What an answer holds.
+enum ReadData {
+    Nothing,
+    /// JSON.
+    Text(String),
+    /// Messages are copied once, into the frame.
+    Messages(MessagesText),
+}
+
+impl ReadData {
+    fn into_raw(self) -> Result<Option<Box<RawValue>>, CodedError> {
         let data = match self {
-            HubRead::Messages(params) => messages_text(hub, session_id, params).await,
-            HubRead::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
-            HubRead::Runners => runners(hub).await.map(|runners| json(&runners)),
-            HubRead::Detach => return Ok(None),
-            HubRead::AwayAttach { session, after } => Ok(json(&away::attach_data(&session, after))),
-            HubRead::AwayState(session) => Ok(json(&away::state(&session))),
-            HubRead::Bury(session) => return away::delete_while_away(hub, &session).await.map(|()| None),
-            HubRead::Search { params, session_id } => search(hub, *params, session_id).await,
+            ReadData::Nothing => return Ok(None),
+            ReadData::Text(data) => data,
+            // What is no text cannot be read either, and is told as such.
+            ReadData::Messages(page) => String::from_utf8(page.parts().concat()).unwrap_or_default(),
         };
-        let data = data.map_err(|error| unreadable(&error))?;
         RawValue::from_string(data).map(Some).map_err(|error| {
             ErrorCode::Internal.with(format!("What the hub has stored cannot be read: {error}"))
         })
+    }
+}
+
+impl HubRead {
+    /// What the answer holds, or the error in it.
+    async fn data(self, hub: &Arc<Hub>, session_id: &str) -> Result<ReadData, CodedError> {
+        let data = match self {
+            HubRead::Messages(params) => {
+                let page = MessagesText::read(hub, session_id, params).await;
+                return page.map(ReadData::Messages).map_err(|error| unreadable(&error));
+            }
+            HubRead::Sessions => sessions(hub).await.map(|sessions| json(&SessionsData { sessions })),
+            HubRead::Runners => runners(hub).await.map(|runners| json(&runners)),
+            HubRead::Detach => return Ok(ReadData::Nothing),
+            HubRead::AwayAttach { session, after } => Ok(json(&away::attach_data(&session, after))),
+            HubRead::AwayState(session) => Ok(json(&away::state(&session))),
+            HubRead::Bury(session) => {
+                return away::delete_while_away(hub, &session).await.map(|()| ReadData::Nothing);
+            }
+            HubRead::Search { params, session_id } => search(hub, *params, session_id).await,
+        };
+        data.map(ReadData::Text).map_err(|error| unreadable(&error))
     }
 }
 
@@ -122,17 +130,6 @@ pub(crate) fn unreadable(error: &StoreError) -> CodedError {
 fn json(data: &impl Serialize) -> String {
     // These types have no maps with odd keys, so writing them cannot fail.
     serde_json::to_string(data).unwrap_or_default()
-}
-
-async fn messages(hub: &Hub, reply: &ReplyTo, params: GetMessagesParams) -> Result<Bytes, StoreError> {
-    let page = MessagesText::read(hub, reply.session_id.as_deref().unwrap_or_default(), params).await?;
-    Ok(reply.success_of(&page.parts()))
-}
-
-async fn messages_text(hub: &Hub, session_id: &str, params: GetMessagesParams) -> Result<String, StoreError> {
-    let page = MessagesText::read(hub, session_id, params).await?;
-    // What is no text cannot be read either, and is told as such.
-    Ok(String::from_utf8(page.parts().concat()).unwrap_or_default())
 }
 
 /// A page of messages as they are stored, and what follows them.

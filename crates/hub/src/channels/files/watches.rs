@@ -10,9 +10,9 @@ use qd_wire::command_table::CommandName;
 use qd_wire::service::FsChanges;
 use qd_wire::{CodedError, ErrorCode, JsonObject};
 
-use super::{FilesCall, error_frame, event_frame, failure};
+use super::{FilesCall, error_frame, event_frame};
 use crate::command::ask::{CommandAnswer, OnProgress, ask, cancel_asked};
-use crate::connection::{ConnectionMail, Mailbox};
+use crate::connection::Mailbox;
 use crate::hub::Hub;
 
 /// What may wait for a client when changes are told to it; what would be more is not told, but that there was some is.
@@ -111,7 +111,7 @@ impl FilesCall<'_> {
         });
         let (directory, number, before) = match begun {
             Ok(begun) => begun,
-            Err(error) => return self.mailbox.put(ConnectionMail::Frames(error_frame(self.id, error))),
+            Err(error) => return self.mailbox.send(error_frame(self.id, error)),
         };
         if let Some(before) = before {
             cancel_asked(self.hub, before);
@@ -126,7 +126,7 @@ impl FilesCall<'_> {
                 if !is_on.swap(true, Ordering::AcqRel) {
                     let workspace_path = name.clone();
                     let event = FilesEvent::WatchFilesResult { workspace_path, success: true };
-                    mailbox.put(ConnectionMail::Frames(event_frame(id.clone(), event)));
+                    mailbox.send(event_frame(id.clone(), event));
                 }
                 send_changes(&mailbox, &name, data.get());
             })
@@ -137,7 +137,7 @@ impl FilesCall<'_> {
             move |_: &Arc<Hub>, answer: CommandAnswer| {
                 // One that was on and was taken back or replaced has been answered for.
                 if mine.remove(&directory, number) || !is_on.load(Ordering::Acquire) {
-                    mailbox.put(ConnectionMail::Frames(event_frame(id, failure(&answer))));
+                    mailbox.send(error_frame(id, answer.reason()));
                 }
             }
         };
@@ -150,7 +150,7 @@ impl FilesCall<'_> {
     pub(super) fn unwatch(self, watches: &DirectoryWatches) {
         let directory = match self.directory() {
             Ok(directory) => directory,
-            Err(error) => return self.mailbox.put(ConnectionMail::Frames(error_frame(self.id, error))),
+            Err(error) => return self.mailbox.send(error_frame(self.id, error)),
         };
         let found = watches.0.lock().open.remove(&directory);
         let success = found.is_some();
@@ -158,7 +158,7 @@ impl FilesCall<'_> {
             cancel_asked(self.hub, command);
         }
         let event = FilesEvent::UnwatchFilesResult { workspace_path: directory.name, success };
-        self.mailbox.put(ConnectionMail::Frames(event_frame(self.id, event)));
+        self.mailbox.send(event_frame(self.id, event));
     }
 }
 
@@ -168,6 +168,12 @@ fn send_changes(mailbox: &Mailbox, workspace_path: &str, data: &str) {
         return tracing::error!("the changes of files cannot be read");
     };
     let mut frames = Vec::new();
+    let mut push = |event_type: String, path: String, is_dir: bool| {
+        let entry_type = if is_dir { "directory" } else { "file" }.to_owned();
+        let workspace_path = workspace_path.to_owned();
+        let event = FilesEvent::FileChanged { event_type, path, entry_type, workspace_path };
+        frames.extend_from_slice(&event_frame(None, event));
+    };
     for change in changes.changes.drain(..) {
         let kind = if change.is_dir { "dir" } else { "file" };
         // A directory is only made or removed: what changes is in it.
@@ -175,19 +181,10 @@ fn send_changes(mailbox: &Mailbox, workspace_path: &str, data: &str) {
             "modified" if change.is_dir => continue,
             word => format!("{kind}_{word}"),
         };
-        let entry_type = if change.is_dir { "directory" } else { "file" }.to_owned();
-        let workspace_path = workspace_path.to_owned();
-        let event = FilesEvent::FileChanged { event_type, path: change.path, entry_type, workspace_path };
-        frames.extend_from_slice(&event_frame(None, event));
+        push(event_type, change.path, change.is_dir);
     }
     if changes.overflow {
-        let event = FilesEvent::FileChanged {
-            event_type: "overflow".to_owned(),
-            path: ".".to_owned(),
-            entry_type: "directory".to_owned(),
-            workspace_path: workspace_path.to_owned(),
-        };
-        frames.extend_from_slice(&event_frame(None, event));
+        push("overflow".to_owned(), ".".to_owned(), true);
     }
     if !frames.is_empty() && !mailbox.put_unless_full(frames.into(), CHANGES_BACKLOG_MAX) {
         tracing::debug!("a client does not read; it is not told of changed files");

@@ -57,8 +57,7 @@ pub(crate) async fn answer(hub: &Arc<Hub>, token: &str, decision: PushDecision) 
         let key = ticket.key;
         return AnswerResult::Done { session_id: key.session_id, request_id: key.request_id };
     }
-    let error =
-        answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The session did not take the answer"));
+    let error = answer.reason();
     if error.code == ErrorCode::PermissionDenied {
         return denied(hub, &ticket, error).await;
     }

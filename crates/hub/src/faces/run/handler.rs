@@ -56,13 +56,15 @@ struct CallState {
 impl AppHandler {
     /// Follows all runs from now on. `None` when nobody is let in.
     pub(super) fn new(hub: &Arc<Hub>, principal: &Principal) -> Option<(Self, Arc<Mailbox>)> {
-        let (number, mailbox) = hub.faces.run.connections.add(principal, &hub.config.limits)?;
+        let (limits, face) = (&hub.config.limits, &hub.faces.run);
+        let added = face.connections.add("a", principal, limits.connections_max, limits.mail_bounds());
+        let (number, mailbox) = added.ok()?;
         let asker = mailbox.asker.clone();
         let calls = AppCalls { asker, mailbox: Arc::clone(&mailbox), state: Mutex::default() };
         let handler = Self {
             hub: Arc::clone(hub),
             number,
-            follower: hub.faces.run.feed.join(Arc::clone(&mailbox)),
+            follower: face.feed.join(Arc::clone(&mailbox)),
             calls: Arc::new(calls),
             reading: None,
             last_reading: 0,
@@ -336,7 +338,7 @@ fn on_answer(
     if answered.success {
         return finish(calls, None);
     }
-    let error = answered.failed().unwrap_or_else(|| ErrorCode::Failed.with(""));
+    let error = answered.reason();
     let error = if answered.link_lost { error.code.with(HOST_LOST) } else { error };
     let refused = text_of_refusal(command, error);
     let other = command.otherwise.clone().and_then(|other| canonical(hub, command, other).ok());
@@ -354,7 +356,7 @@ fn text_of_refusal(command: &RunCommand, error: CodedError) -> String {
 fn finish(calls: &AppCalls, text: Option<String>) {
     calls.mailbox.end_command(false);
     if let Some(text) = text {
-        calls.mailbox.put(ConnectionMail::Frames(text_frame(&text)));
+        calls.mailbox.send(text_frame(&text));
     }
 }
 

@@ -133,8 +133,7 @@ impl RunnerAnswer {
             Ok(()) if self.success => self.pass(hub),
             Ok(()) => match self.pending.to {
                 AnswerTo::Client { mailbox, reply } => {
-                    mailbox.end_command(false);
-                    mailbox.put(ConnectionMail::Frames(reply.success(None)));
+                    mailbox.send_answer(reply.success(None), false);
                 }
                 AnswerTo::Face { session_id, on_answer, .. } => {
                     let session_id = session_id.map(|session_id| session_id.to_string());
@@ -158,8 +157,7 @@ impl RunnerAnswer {
         match self.pending.to {
             AnswerTo::Client { mailbox, reply } => {
                 let frame = reply::spliced_response(reply.id.as_deref(), &self.tail);
-                mailbox.end_command(self.pending.kind.attaches());
-                mailbox.put(ConnectionMail::Frames(frame));
+                mailbox.send_answer(frame, self.pending.kind.attaches());
             }
             AnswerTo::Face { cmd, session_id, on_answer, .. } => {
                 let mut answered = answered(&self.tail).unwrap_or_else(|| {

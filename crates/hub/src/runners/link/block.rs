@@ -10,6 +10,7 @@ use qd_wire::ErrorCode;
 use qd_wire::event::NATIVE;
 
 use super::answers::answer_tail;
+use super::commit::{SessionStep, StepContent};
 use super::hello::SESSION_ID_BYTES_MAX;
 use super::refused_sessions::{RefusedSessions, belongs_to};
 use super::{RunnerIdentity, RunnerSendQueue};
@@ -20,35 +21,15 @@ use crate::sessions::effects::{self, EventDigest, SessionNote};
 use crate::sessions::published::{NativeEvents, RecordHead, event_name};
 use crate::sessions::session::SessionEntry;
 
-/// One step of the stream, in order within its session.
+/// One step of the stream.
 pub(super) enum StreamStep {
-    /// Frames to publish, after their records are stored.
-    Frames {
-        entry: Arc<SessionEntry>,
-        frames: Bytes,
-        records: Vec<NewRecord>,
-        heads: Vec<RecordHead>,
-        notes: Vec<SessionNote>,
-    },
-    /// Events in the words of the session's own harness.
-    Natives {
-        entry: Arc<SessionEntry>,
-        events: NativeEvents,
-    },
-    /// The runner has sent what the hub has: tell it how far that goes.
-    Ack {
-        entry: Arc<SessionEntry>,
-        seq: u64,
-    },
+    /// What a session says, in order within it.
+    Session(SessionStep),
     Answer {
         id: String,
         session_id: Option<String>,
         success: bool,
         tail: String,
-    },
-    /// A session the runner had lost comes anew: the old one goes.
-    Forget {
-        entry: Arc<SessionEntry>,
     },
     /// A line about the runner itself.
     Runner {
@@ -281,7 +262,8 @@ impl BlockSplitter<'_> {
             }
             Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
                 self.hub.forget_session(&entry);
-                self.steps.push(StreamStep::Forget { entry });
+                // A session the runner had lost comes anew: the old one goes.
+                self.steps.push(StreamStep::Session(SessionStep { entry, content: StepContent::Forget(None) }));
                 match self.newborn(session_id) {
                     Some(entry) => entry,
                     None => return false,
@@ -352,15 +334,6 @@ impl BlockSplitter<'_> {
     fn flush(&mut self) {
         for group in self.groups.drain(..) {
             let FrameGroup { entry, out, heads, meanings, notes, ack, natives } = group;
-            let natives = natives.finish(self.is_local);
-            let natives = natives.map(|events| StreamStep::Natives { entry: Arc::clone(&entry), events });
-            // An ack names records of this very block too, so it comes after their commit.
-            let ack = ack.map(|seq| StreamStep::Ack { entry: Arc::clone(&entry), seq });
-            if out.is_empty() {
-                self.steps.extend(natives);
-                self.steps.extend(ack);
-                continue;
-            }
             let frames = out.freeze();
             let records = heads.iter().zip(meanings).map(|(head, (effect, audit))| NewRecord {
                 session_id: Arc::clone(&entry.id),
@@ -373,9 +346,12 @@ impl BlockSplitter<'_> {
                 effect,
             });
             let records = records.collect();
-            self.steps.push(StreamStep::Frames { entry, frames, records, heads, notes });
-            self.steps.extend(natives);
-            self.steps.extend(ack);
+            let frames = (!frames.is_empty()).then_some(StepContent::Frames { frames, records, heads, notes });
+            let natives = natives.finish(self.is_local).map(StepContent::Natives);
+            // An ack names records of this very block too, so it comes after their commit.
+            let contents = [frames, natives, ack.map(StepContent::Ack)].into_iter().flatten();
+            let step = |content| StreamStep::Session(SessionStep { entry: Arc::clone(&entry), content });
+            self.steps.extend(contents.map(step));
         }
         self.by_session.clear();
         self.current = 0;

@@ -26,83 +26,78 @@ const BACKLOG_MAX: usize = 256;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// One piece of the stream that has to keep its place behind a commit.
-pub(super) enum CommitStep {
-    Frames {
-        entry: Arc<SessionEntry>,
-        frames: Bytes,
-        records: Vec<NewRecord>,
-        heads: Vec<RecordHead>,
-        notes: Vec<SessionNote>,
-    },
-    Natives {
-        entry: Arc<SessionEntry>,
-        events: NativeEvents,
-    },
-    Ack {
-        entry: Arc<SessionEntry>,
-        seq: u64,
-    },
-    Answer {
-        entry: Arc<SessionEntry>,
-        answer: RunnerAnswer,
-    },
-    /// The session is gone from its runner. What comes later under its name is another session.
-    Forget {
-        entry: Arc<SessionEntry>,
-        answer: Option<RunnerAnswer>,
-    },
+/// One piece of a session's stream. It keeps its place behind the commits before it.
+pub(super) struct SessionStep {
+    pub(super) entry: Arc<SessionEntry>,
+    pub(super) content: StepContent,
 }
 
-impl CommitStep {
+pub(super) enum StepContent {
+    /// Frames to publish, after their records are stored.
+    Frames { frames: Bytes, records: Vec<NewRecord>, heads: Vec<RecordHead>, notes: Vec<SessionNote> },
+    /// Events in the words of the session's own harness.
+    Natives(NativeEvents),
+    /// The runner has sent what the hub has: tell it how far that goes.
+    Ack(u64),
+    Answer(RunnerAnswer),
+    /// The session is gone from its runner. What comes later under its name is another session.
+    Forget(Option<RunnerAnswer>),
+    /// Its session is deleted. Should that fail, the runner sends it again.
+    Dropped,
+}
+
+impl SessionStep {
     /// The bytes that wait with it.
     pub(super) fn bytes(&self) -> usize {
-        match self {
-            CommitStep::Frames { frames, .. } => frames.len(),
-            CommitStep::Natives { events, .. } => events.bytes(),
-            CommitStep::Answer { answer, .. } | CommitStep::Forget { answer: Some(answer), .. } => {
-                answer.tail.len()
-            }
-            CommitStep::Ack { .. } | CommitStep::Forget { answer: None, .. } => 0,
+        match &self.content {
+            StepContent::Frames { frames, .. } => frames.len(),
+            StepContent::Natives(events) => events.bytes(),
+            StepContent::Answer(answer) | StepContent::Forget(Some(answer)) => answer.tail.len(),
+            StepContent::Ack(_) | StepContent::Forget(None) | StepContent::Dropped => 0,
         }
+    }
+
+    /// Moves its records to those that are stored next.
+    fn take_records(&mut self, batch: &mut Vec<NewRecord>) {
+        let is_gone = self.entry.is_being_deleted() || self.entry.is_over();
+        match &mut self.content {
+            // Records of a session that is deleted would bring it back, and an ack would count for the next of its name.
+            StepContent::Frames { .. } | StepContent::Ack(_) if is_gone => self.content = StepContent::Dropped,
+            StepContent::Frames { records, .. } => batch.append(records),
+            StepContent::Natives(_)
+            | StepContent::Ack(_)
+            | StepContent::Answer(_)
+            | StepContent::Forget(_)
+            | StepContent::Dropped => {}
+        }
+    }
+
+    /// It cannot be committed before its link ends.
+    pub(super) fn give_up(self, hub: &Arc<Hub>) {
+        let SessionStep { entry, content } = self;
+        match content {
+            StepContent::Answer(answer) => answer.give_up(hub),
+            StepContent::Forget(answer) => {
+                // Its copy is still stored, so it can be deleted again.
+                hub.remember_session(Arc::clone(&entry));
+                if let Some(answer) = answer {
+                    answer.give_up(hub);
+                }
+            }
+            StepContent::Frames { .. }
+            | StepContent::Natives(_)
+            | StepContent::Ack(_)
+            | StepContent::Dropped => {}
+        }
+        // Who waits for what was read waits no longer for this.
+        entry.finish_commit();
     }
 }
 
-/// A piece and its share of the room for what waits; giving the piece up or finishing it frees the share.
-pub(super) struct QueuedStep<T> {
-    pub(super) it: T,
+/// A step and its share of the room for what waits; giving the step up or finishing it frees the share.
+pub(super) struct QueuedStep {
+    pub(super) step: SessionStep,
     pub(super) room: OwnedSemaphorePermit,
-}
-
-/// A piece whose records are in the store.
-enum StoredStep {
-    Frames {
-        entry: Arc<SessionEntry>,
-        frames: Bytes,
-        seq: Option<u64>,
-        heads: Vec<RecordHead>,
-        notes: Vec<SessionNote>,
-    },
-    Natives {
-        entry: Arc<SessionEntry>,
-        events: NativeEvents,
-    },
-    Ack {
-        entry: Arc<SessionEntry>,
-        seq: u64,
-    },
-    Answer {
-        entry: Arc<SessionEntry>,
-        answer: RunnerAnswer,
-    },
-    Forget {
-        entry: Arc<SessionEntry>,
-        answer: Option<RunnerAnswer>,
-    },
-    /// Its session is deleted. Should that fail, the runner sends it again.
-    Dropped {
-        entry: Arc<SessionEntry>,
-    },
 }
 
 /// The link is to end while the store fails; the runner still has the records.
@@ -112,18 +107,18 @@ struct CommitterStopped;
 pub(super) struct Committer {
     pub(super) hub: Arc<Hub>,
     pub(super) send_queue: Arc<RunnerSendQueue>,
-    pub(super) queue: mpsc::Receiver<QueuedStep<CommitStep>>,
+    pub(super) queue: mpsc::Receiver<QueuedStep>,
     pub(super) link: Arc<LinkShared>,
     pub(super) stop: CancellationToken,
     /// Taken from the queue while the store failed.
-    backlog: VecDeque<QueuedStep<CommitStep>>,
+    backlog: VecDeque<QueuedStep>,
 }
 
 impl Committer {
     pub(super) fn new(
         hub: Arc<Hub>,
         send_queue: Arc<RunnerSendQueue>,
-        queue: mpsc::Receiver<QueuedStep<CommitStep>>,
+        queue: mpsc::Receiver<QueuedStep>,
         link: Arc<LinkShared>,
         stop: CancellationToken,
     ) -> Self {
@@ -134,23 +129,25 @@ impl Committer {
     pub(super) async fn run(mut self) {
         while let Some(first) = self.next().await {
             let mut records = Vec::new();
-            let mut pieces = Vec::new();
+            let mut steps = Vec::new();
             let mut bytes = 0;
             let mut next = Some(first);
-            while let Some(commit) = next {
+            while let Some(mut queued) = next {
                 // Records of the session's next life must not go with the old one.
-                let is_last = matches!(commit.it, CommitStep::Forget { .. });
-                bytes += collect(commit, &mut records, &mut pieces);
+                let is_last = matches!(queued.step.content, StepContent::Forget(_));
+                bytes += queued.step.bytes();
+                queued.step.take_records(&mut records);
+                steps.push(queued);
                 let is_full = records.len() >= BATCH_RECORDS_MAX || bytes >= BATCH_BYTES_MAX;
                 next = if is_full || is_last { None } else { self.try_next() };
             }
-            if !records.is_empty() && self.store(records, &mut pieces).await.is_err() {
-                return self.give_up(pieces);
+            if !records.is_empty() && self.store(records, &mut steps).await.is_err() {
+                return self.give_up(steps);
             }
-            let mut pieces = pieces.into_iter();
-            while let Some(piece) = pieces.next() {
-                if self.announce(piece).await.is_err() {
-                    return self.give_up(pieces.collect());
+            let mut steps = steps.into_iter();
+            while let Some(queued) = steps.next() {
+                if self.announce(queued).await.is_err() {
+                    return self.give_up(steps.collect());
                 }
             }
         }
@@ -159,38 +156,24 @@ impl Committer {
 
     /// The link is to end and the store fails: the runner still has the records, and those who wait for an answer
     /// are told that it does not come.
-    fn give_up(mut self, pieces: Vec<QueuedStep<StoredStep>>) {
+    fn give_up(mut self, mut steps: Vec<QueuedStep>) {
         self.queue.close();
         self.fails_no_more();
-        for piece in pieces {
-            let commit = match piece.it {
-                StoredStep::Answer { entry, answer } => CommitStep::Answer { entry, answer },
-                StoredStep::Forget { entry, answer } => CommitStep::Forget { entry, answer },
-                StoredStep::Frames { entry, .. }
-                | StoredStep::Natives { entry, .. }
-                | StoredStep::Ack { entry, .. }
-                | StoredStep::Dropped { entry } => {
-                    entry.finish_commit();
-                    continue;
-                }
-            };
-            give_up(&self.hub, commit);
+        steps.extend(self.backlog.drain(..));
+        while let Ok(queued) = self.queue.try_recv() {
+            steps.push(queued);
         }
-        let mut left = std::mem::take(&mut self.backlog);
-        while let Ok(commit) = self.queue.try_recv() {
-            left.push_back(commit);
-        }
-        left.into_iter().for_each(|commit| give_up(&self.hub, commit.it));
+        steps.into_iter().for_each(|queued| queued.step.give_up(&self.hub));
     }
 
-    async fn next(&mut self) -> Option<QueuedStep<CommitStep>> {
+    async fn next(&mut self) -> Option<QueuedStep> {
         match self.backlog.pop_front() {
             Some(commit) => Some(commit),
             None => self.queue.recv().await,
         }
     }
 
-    fn try_next(&mut self) -> Option<QueuedStep<CommitStep>> {
+    fn try_next(&mut self) -> Option<QueuedStep> {
         self.backlog.pop_front().or_else(|| self.queue.try_recv().ok())
     }
 
@@ -198,7 +181,7 @@ impl Committer {
     async fn store(
         &mut self,
         records: Vec<NewRecord>,
-        pieces: &mut Vec<QueuedStep<StoredStep>>,
+        steps: &mut Vec<QueuedStep>,
     ) -> Result<(), CommitterStopped> {
         // Effects are made again from the bodies if a batch has to be repeated; copying them would cost every
         // batch.
@@ -210,7 +193,7 @@ impl Committer {
                 tracing::error!(%error, "a batch of records is refused; storing them one by one");
             } else {
                 tracing::error!(%error, records = copies.len(), "the store failed; trying again");
-                self.pause(&error, pieces, &mut wait).await?;
+                self.pause(&error, steps, &mut wait).await?;
             }
             result = append_each(&self.hub, &copies).await;
         }
@@ -243,13 +226,13 @@ impl Committer {
     async fn pause(
         &mut self,
         error: &StoreError,
-        pieces: &mut Vec<QueuedStep<StoredStep>>,
+        steps: &mut Vec<QueuedStep>,
         wait: &mut Duration,
     ) -> Result<(), CommitterStopped> {
         if !self.link.is_failing.swap(true, Ordering::AcqRel) {
             self.hub.note_store_failure(error);
         }
-        self.answer_early(pieces);
+        self.answer_early(steps);
         if self.stop.is_cancelled() || matches!(error, StoreError::Closed) {
             return Err(CommitterStopped);
         }
@@ -273,68 +256,35 @@ impl Committer {
         }
     }
 
-    fn answer_early(&mut self, pieces: &mut Vec<QueuedStep<StoredStep>>) {
-        for piece in std::mem::take(pieces) {
-            match piece.it {
-                StoredStep::Answer { entry, answer } if !answer.needs_store() => {
-                    pass_early(&self.hub, &entry, answer);
-                }
-                it @ (StoredStep::Frames { .. }
-                | StoredStep::Natives { .. }
-                | StoredStep::Ack { .. }
-                | StoredStep::Answer { .. }
-                | StoredStep::Forget { .. }
-                | StoredStep::Dropped { .. }) => pieces.push(QueuedStep { it, room: piece.room }),
-            }
-        }
+    fn answer_early(&mut self, steps: &mut Vec<QueuedStep>) {
         while self.backlog.len() < BACKLOG_MAX
-            && let Ok(commit) = self.queue.try_recv()
+            && let Ok(queued) = self.queue.try_recv()
         {
-            self.backlog.push_back(commit);
+            self.backlog.push_back(queued);
         }
-        for commit in std::mem::take(&mut self.backlog) {
-            match commit.it {
-                CommitStep::Answer { entry, answer } if !answer.needs_store() => {
-                    pass_early(&self.hub, &entry, answer);
-                }
-                it @ (CommitStep::Frames { .. }
-                | CommitStep::Natives { .. }
-                | CommitStep::Ack { .. }
-                | CommitStep::Answer { .. }
-                | CommitStep::Forget { .. }) => self.backlog.push_back(QueuedStep { it, room: commit.room }),
-            }
-        }
+        *steps = pass_early(&self.hub, std::mem::take(steps));
+        self.backlog = pass_early(&self.hub, std::mem::take(&mut self.backlog));
     }
 
-    async fn announce(&mut self, piece: QueuedStep<StoredStep>) -> Result<(), CommitterStopped> {
-        let QueuedStep { it: piece, room } = piece;
-        let entry = match piece {
-            StoredStep::Frames { entry, frames, seq, heads, mut notes } => {
+    async fn announce(&mut self, queued: QueuedStep) -> Result<(), CommitterStopped> {
+        let QueuedStep { step: SessionStep { entry, content }, room } = queued;
+        match content {
+            StepContent::Frames { frames, heads, mut notes, .. } => {
                 entry.ring.make_room(frames.len(), &self.link.stall_timeout).await;
                 // The ack first: of the tasks that are woken here the last one runs first, and people wait for the frames.
-                if let Some(seq) = seq {
-                    self.send_queue.ack(&entry.id, seq);
+                if let Some(last) = heads.last() {
+                    self.send_queue.ack(&entry.id, last.seq);
                 }
                 entry.publish(&frames, &heads);
                 effects::apply_notes(&self.hub, &entry, &mut notes);
                 self.hub.faces.published(&self.hub, PublishedEvents::new(&entry, &frames, &heads, &notes));
-                entry
             }
-            StoredStep::Natives { entry, events } => {
-                self.hub.faces.native_events(&self.hub, &entry, &events);
-                entry
-            }
-            StoredStep::Ack { entry, seq } => {
-                self.send_queue.ack(&entry.id, seq);
-                entry
-            }
-            StoredStep::Answer { entry, answer } => {
-                answer.deliver(&self.hub, Some(&entry));
-                entry
-            }
-            StoredStep::Forget { entry, answer } => {
+            StepContent::Natives(events) => self.hub.faces.native_events(&self.hub, &entry, &events),
+            StepContent::Ack(seq) => self.send_queue.ack(&entry.id, seq),
+            StepContent::Answer(answer) => answer.deliver(&self.hub, Some(&entry)),
+            StepContent::Forget(answer) => {
                 let Ok(result) = self.delete(&entry).await else {
-                    give_up(&self.hub, CommitStep::Forget { entry, answer });
+                    SessionStep { entry, content: StepContent::Forget(answer) }.give_up(&self.hub);
                     return Err(CommitterStopped);
                 };
                 entry.end();
@@ -345,70 +295,26 @@ impl Committer {
                 } else if let Err(error) = result {
                     tracing::error!(%error, session = %entry.id, "a session of an earlier life stays stored");
                 }
-                entry
             }
-            StoredStep::Dropped { entry } => entry,
-        };
+            StepContent::Dropped => {}
+        }
         entry.finish_commit();
         drop(room);
         Ok(())
     }
 }
 
-/// A piece that cannot be committed before its link ends.
-pub(super) fn give_up(hub: &Arc<Hub>, commit: CommitStep) {
-    let entry = match commit {
-        CommitStep::Frames { entry, .. }
-        | CommitStep::Natives { entry, .. }
-        | CommitStep::Ack { entry, .. } => entry,
-        CommitStep::Answer { entry, answer } => {
-            answer.give_up(hub);
-            entry
+/// Delivers the answers that need no store; gives the other steps.
+fn pass_early<C: IntoIterator<Item = QueuedStep> + FromIterator<QueuedStep>>(hub: &Arc<Hub>, steps: C) -> C {
+    let late = steps.into_iter().filter_map(|queued| match queued.step {
+        SessionStep { entry, content: StepContent::Answer(answer) } if !answer.needs_store() => {
+            answer.deliver(hub, Some(&entry));
+            entry.finish_commit();
+            None
         }
-        CommitStep::Forget { entry, answer } => {
-            // Its copy is still stored, so it can be deleted again.
-            hub.remember_session(Arc::clone(&entry));
-            if let Some(answer) = answer {
-                answer.give_up(hub);
-            }
-            entry
-        }
-    };
-    // Who waits for what was read waits no longer for this.
-    entry.finish_commit();
-}
-
-fn pass_early(hub: &Arc<Hub>, entry: &Arc<SessionEntry>, answer: RunnerAnswer) {
-    answer.deliver(hub, Some(entry));
-    entry.finish_commit();
-}
-
-/// Splits a piece into what is stored and what is announced afterwards.
-fn collect(
-    commit: QueuedStep<CommitStep>,
-    batch: &mut Vec<NewRecord>,
-    pieces: &mut Vec<QueuedStep<StoredStep>>,
-) -> usize {
-    let bytes = commit.it.bytes();
-    let it = match commit.it {
-        // Records of a session that is deleted would bring it back, and an ack would count for the next of its name.
-        CommitStep::Frames { entry, .. } | CommitStep::Ack { entry, .. }
-            if entry.is_being_deleted() || entry.is_over() =>
-        {
-            StoredStep::Dropped { entry }
-        }
-        CommitStep::Frames { entry, frames, mut records, heads, notes } => {
-            let seq = records.last().map(|record| record.seq);
-            batch.append(&mut records);
-            StoredStep::Frames { entry, frames, seq, heads, notes }
-        }
-        CommitStep::Natives { entry, events } => StoredStep::Natives { entry, events },
-        CommitStep::Ack { entry, seq } => StoredStep::Ack { entry, seq },
-        CommitStep::Answer { entry, answer } => StoredStep::Answer { entry, answer },
-        CommitStep::Forget { entry, answer } => StoredStep::Forget { entry, answer },
-    };
-    pieces.push(QueuedStep { it, room: commit.room });
-    bytes
+        step => Some(QueuedStep { step, room: queued.room }),
+    });
+    late.collect()
 }
 
 /// Stores records, and learns what the messages of their sessions have cost by now.

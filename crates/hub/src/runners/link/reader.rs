@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
 use super::answers::RunnerAnswer;
 use super::block::{StreamStep, split};
-use super::commit::{CommitStep, QueuedStep, give_up};
+use super::commit::{QueuedStep, SessionStep, StepContent};
 use super::hello::{DELETION_ID, note_runner};
 use super::refused_sessions::RefusedSessions;
 use super::{LinkShared, RunnerIdentity, RunnerLink, line_of};
@@ -25,7 +25,6 @@ use crate::runners::line_head::{self, LineHead};
 use crate::runners::runner::Runner;
 use crate::sessions::effects::apply_notes;
 use crate::sessions::published::PublishedEvents;
-use crate::sessions::session::SessionEntry;
 
 /// A connection that says no hello for this long is not a runner.
 const HELLO_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -42,7 +41,7 @@ pub(super) struct LinkReader {
     pub(super) identity: RunnerIdentity,
     pub(super) link: Arc<RunnerLink>,
     pub(super) sender: LinkSender,
-    commits: mpsc::Sender<QueuedStep<CommitStep>>,
+    commits: mpsc::Sender<QueuedStep>,
     state: Arc<LinkShared>,
     pub(super) refusals: RefusedSessions,
     /// Known from its hello on.
@@ -60,7 +59,7 @@ impl LinkReader {
         identity: RunnerIdentity,
         link: Arc<RunnerLink>,
         sender: LinkSender,
-        commits: mpsc::Sender<QueuedStep<CommitStep>>,
+        commits: mpsc::Sender<QueuedStep>,
         state: Arc<LinkShared>,
     ) -> Self {
         let refusals = RefusedSessions::new(Arc::clone(&link), identity.clone());
@@ -151,44 +150,7 @@ impl LinkReader {
 
     async fn step(&mut self, step: StreamStep) -> Result<(), LinkEnded> {
         match step {
-            StreamStep::Frames { entry, frames, records, heads, mut notes } => {
-                if records.is_empty() && entry.is_settled() {
-                    entry.ring.make_room(frames.len(), &self.state.stall_timeout).await;
-                    if notes.is_empty() {
-                        entry.ring.publish(frames, None);
-                    } else {
-                        entry.ring.publish(frames.clone(), None);
-                        apply_notes(&self.hub, &entry, &mut notes);
-                        let published = PublishedEvents::new(&entry, &frames, &[], &notes);
-                        self.hub.faces.published(&self.hub, published);
-                    }
-                    return Ok(());
-                }
-                #[cfg(feature = "planted-bugs")]
-                if self.hub.config.planted_bug == Some(crate::PlantedBug::AckBeforeCommit)
-                    && let Some(last) = records.last()
-                {
-                    self.link.send_queue.ack(&entry.id, last.seq);
-                }
-                entry.begin_commit();
-                self.commit(CommitStep::Frames { entry, frames, records, heads, notes }).await
-            }
-            StreamStep::Natives { entry, events } => {
-                if entry.is_settled() {
-                    self.hub.faces.native_events(&self.hub, &entry, &events);
-                    return Ok(());
-                }
-                entry.begin_commit();
-                self.commit(CommitStep::Natives { entry, events }).await
-            }
-            StreamStep::Ack { entry, seq } => {
-                if entry.is_settled() {
-                    self.link.send_queue.ack(&entry.id, seq);
-                    return Ok(());
-                }
-                entry.begin_commit();
-                self.commit(CommitStep::Ack { entry, seq }).await
-            }
+            StreamStep::Session(step) => self.session_step(step).await,
             StreamStep::Answer { id, session_id, success, tail } => {
                 if let Some(session_id) = id.strip_prefix(DELETION_ID) {
                     self.note_deleted_by_runner(session_id, success, &tail);
@@ -200,54 +162,88 @@ impl LinkReader {
                 };
                 let answer = RunnerAnswer { pending, success, tail };
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
-                self.answer(answer, entry.filter(|entry| entry.runner_id == self.identity.runner_id)).await
+                let Some(entry) = entry.filter(|entry| entry.runner_id == self.identity.runner_id) else {
+                    answer.deliver(&self.hub, None);
+                    return Ok(());
+                };
+                let content = if answer.deletes() {
+                    StepContent::Forget(Some(answer))
+                } else {
+                    StepContent::Answer(answer)
+                };
+                self.session_step(SessionStep { entry, content }).await
             }
-            StreamStep::Forget { entry } => self.forget(entry, None).await,
             StreamStep::Runner { kind, line } => self.runner_line(&kind, &line).await,
         }
     }
 
-    async fn answer(
-        &mut self,
-        answer: RunnerAnswer,
-        entry: Option<Arc<SessionEntry>>,
-    ) -> Result<(), LinkEnded> {
-        let Some(entry) = entry else {
-            answer.deliver(&self.hub, None);
-            return Ok(());
-        };
-        if answer.deletes() {
-            return self.forget(entry, Some(answer)).await;
+    /// What needs no commit, and follows nothing that does, is done at once; the rest is queued.
+    async fn session_step(&mut self, step: SessionStep) -> Result<(), LinkEnded> {
+        let SessionStep { entry, content } = step;
+        let is_settled = entry.is_settled();
+        let is_failing = self.state.is_failing.load(Ordering::Acquire);
+        match content {
+            StepContent::Frames { frames, records, mut notes, .. } if is_settled && records.is_empty() => {
+                entry.ring.make_room(frames.len(), &self.state.stall_timeout).await;
+                if notes.is_empty() {
+                    entry.ring.publish(frames, None);
+                } else {
+                    entry.ring.publish(frames.clone(), None);
+                    apply_notes(&self.hub, &entry, &mut notes);
+                    let published = PublishedEvents::new(&entry, &frames, &[], &notes);
+                    self.hub.faces.published(&self.hub, published);
+                }
+                Ok(())
+            }
+            StepContent::Natives(events) if is_settled => {
+                self.hub.faces.native_events(&self.hub, &entry, &events);
+                Ok(())
+            }
+            StepContent::Ack(seq) if is_settled => {
+                self.link.send_queue.ack(&entry.id, seq);
+                Ok(())
+            }
+            StepContent::Answer(answer) if is_settled || is_failing && !answer.needs_store() => {
+                answer.deliver(&self.hub, Some(&entry));
+                Ok(())
+            }
+            content @ (StepContent::Frames { .. }
+            | StepContent::Natives(_)
+            | StepContent::Ack(_)
+            | StepContent::Answer(_)
+            | StepContent::Forget(_)
+            | StepContent::Dropped) => self.commit(SessionStep { entry, content }).await,
         }
-        let may_pass = self.state.is_failing.load(Ordering::Acquire) && !answer.needs_store();
-        if may_pass || entry.is_settled() {
-            answer.deliver(&self.hub, Some(&entry));
-            return Ok(());
-        }
-        entry.begin_commit();
-        self.commit(CommitStep::Answer { entry, answer }).await
     }
 
-    /// Ends a session here and now, so that what follows under its name is read as a new one.
-    async fn forget(
-        &mut self,
-        entry: Arc<SessionEntry>,
-        answer: Option<RunnerAnswer>,
-    ) -> Result<(), LinkEnded> {
-        self.refusals.forget(&entry.id);
-        self.hub.forget_session(&entry);
+    /// Queues a step for its commit, as soon as there is room for its bytes.
+    async fn commit(&mut self, step: SessionStep) -> Result<(), LinkEnded> {
+        let entry = &step.entry;
+        match &step.content {
+            // The session ends here and now, so that what follows under its name is read as a new one.
+            StepContent::Forget(_) => {
+                self.refusals.forget(&entry.id);
+                self.hub.forget_session(entry);
+            }
+            #[cfg(feature = "planted-bugs")]
+            StepContent::Frames { records, .. }
+                if self.hub.config.planted_bug == Some(crate::PlantedBug::AckBeforeCommit) =>
+            {
+                records.iter().for_each(|record| self.link.send_queue.ack(&entry.id, record.seq));
+            }
+            StepContent::Frames { .. }
+            | StepContent::Natives(_)
+            | StepContent::Ack(_)
+            | StepContent::Answer(_)
+            | StepContent::Dropped => {}
+        }
         entry.begin_commit();
-        self.commit(CommitStep::Forget { entry, answer }).await
-    }
-
-    /// Queues a piece for its commit, as soon as there is room for its bytes.
-    async fn commit(&self, commit: CommitStep) -> Result<(), LinkEnded> {
-        let Some(room) = self.room_for(commit.bytes()).await else {
-            give_up(&self.hub, commit);
+        let Some(room) = self.room_for(step.bytes()).await else {
+            step.give_up(&self.hub);
             return Err(LinkEnded);
         };
-        self.commits.send(QueuedStep { it: commit, room }).await.map_err(|refused| {
-            give_up(&self.hub, refused.0.it);
+        self.commits.send(QueuedStep { step, room }).await.map_err(|refused| {
+            refused.0.step.give_up(&self.hub);
             LinkEnded
         })
     }

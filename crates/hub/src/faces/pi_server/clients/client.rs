@@ -79,7 +79,7 @@ impl PiClient {
 
     /// What must not be lost.
     pub(crate) fn put(&self, frames: Bytes) {
-        self.mailbox.put(ConnectionMail::Frames(frames));
+        self.mailbox.send(frames);
     }
 
     /// The same for a frame that may be great.

@@ -1,29 +1,28 @@
 //! The clients of the pi-server face. They are counted by themselves, and get none of the hub's own broadcasts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use qd_link::mutex::Mutex;
 
 use crate::access::principals::Principal;
-use crate::connection::{ConnectionMail, Mailbox, MailboxBounds};
+use crate::connection::{ConnectionRefusal, ConnectionTable, Mailbox, MailboxBounds};
 
 /// Connections that are told at one time that they are too many; more are refused before the upgrade. Each is kept
 /// for some seconds, until its peer has read the close.
 const TURNED_AWAY_MAX: usize = 64;
 
 #[derive(Default)]
-pub(crate) struct PiConnections(Mutex<PiConnectionTable>);
+pub(crate) struct PiConnections {
+    pub(crate) open: ConnectionTable,
+    turned_away: Mutex<TurnedAway>,
+}
 
+/// Connections that were too many.
 #[derive(Default)]
-struct PiConnectionTable {
-    last: u64,
-    open: HashMap<u64, Arc<Mailbox>>,
-    turned_away: usize,
-    /// All that were too many so far.
-    turned_away_total: u64,
-    is_stopping: bool,
+struct TurnedAway {
+    /// Those that are being told so.
+    open: usize,
+    total: u64,
 }
 
 /// What becomes of one who wants to connect.
@@ -42,68 +41,29 @@ impl PiConnections {
         connections_max: usize,
         bounds: MailboxBounds,
     ) -> ConnectionAdmission {
-        let mut state = self.0.lock();
-        if state.is_stopping || principal.revoked.is_cancelled() {
-            return ConnectionAdmission::Refused;
+        match self.open.add("p", principal, connections_max, bounds) {
+            Ok((number, mailbox)) => ConnectionAdmission::Served(number, mailbox),
+            Err(ConnectionRefusal::Closed) => ConnectionAdmission::Refused,
+            Err(ConnectionRefusal::TooMany) => {
+                let mut turned_away = self.turned_away.lock();
+                turned_away.total += 1;
+                if turned_away.open >= TURNED_AWAY_MAX {
+                    return ConnectionAdmission::Refused;
+                }
+                turned_away.open += 1;
+                // It asks for nothing, so it needs no number of its own.
+                ConnectionAdmission::Rejected(Mailbox::new("p0".to_owned(), principal, bounds))
+            }
         }
-        let is_full = state.open.len() >= connections_max;
-        state.turned_away_total += u64::from(is_full);
-        if is_full && state.turned_away >= TURNED_AWAY_MAX {
-            return ConnectionAdmission::Refused;
-        }
-        state.last += 1;
-        let number = state.last;
-        let mailbox = Mailbox::new(format!("p{number}"), principal, bounds);
-        if is_full {
-            state.turned_away += 1;
-            return ConnectionAdmission::Rejected(mailbox);
-        }
-        state.open.insert(number, Arc::clone(&mailbox));
-        ConnectionAdmission::Served(number, mailbox)
-    }
-
-    pub(crate) fn remove(&self, number: u64) {
-        self.0.lock().open.remove(&number);
     }
 
     pub(crate) fn note_turned_away_gone(&self) {
-        self.0.lock().turned_away -= 1;
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.0.lock().open.len()
+        self.turned_away.lock().open -= 1;
     }
 
     /// How many were turned away because there were too many.
     pub(crate) fn turned_away(&self) -> u64 {
-        self.0.lock().turned_away_total
-    }
-
-    /// Nobody is let in any more. True the first time.
-    pub(crate) fn stop(&self) -> bool {
-        !std::mem::replace(&mut self.0.lock().is_stopping, true)
-    }
-
-    /// Closes every connection after what waits for it.
-    pub(crate) fn close(&self) {
-        let mailboxes: Vec<Arc<Mailbox>> = {
-            let mut state = self.0.lock();
-            state.is_stopping = true;
-            state.open.values().cloned().collect()
-        };
-        for mailbox in mailboxes {
-            let reason = "Server shutting down".into();
-            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1001, reason });
-        }
-    }
-
-    /// Closes the connections whose access was taken back.
-    pub(crate) fn close_revoked(&self) {
-        let state = self.0.lock();
-        for mailbox in state.open.values().filter(|mailbox| mailbox.asker.revoked.is_cancelled()) {
-            let reason = "Access token revoked".into();
-            mailbox.put(ConnectionMail::Close { frames: Bytes::new(), code: 1008, reason });
-        }
+        self.turned_away.lock().total
     }
 }
 
@@ -113,6 +73,7 @@ mod tests {
 
     use super::*;
     use crate::access::principals::Principals;
+    use crate::connection::ConnectionMail;
 
     #[test]
     fn one_too_many_is_told_so_and_the_next_of_those_is_refused() {
@@ -128,11 +89,11 @@ mod tests {
         assert!(matches!(connections.add(&owner, 1, bounds), ConnectionAdmission::Refused));
         connections.note_turned_away_gone();
         assert!(matches!(connections.add(&owner, 1, bounds), ConnectionAdmission::Rejected(_)));
-        connections.remove(first);
+        connections.open.remove(first);
         assert!(matches!(connections.add(&owner, 1, bounds), ConnectionAdmission::Served(..)));
-        assert!(connections.stop() && !connections.stop());
+        assert!(connections.open.stop() && !connections.open.stop());
         assert!(matches!(connections.add(&owner, 9, bounds), ConnectionAdmission::Refused));
-        assert_eq!(connections.count(), 1);
+        assert_eq!(connections.open.count(), 1);
     }
 
     #[test]
@@ -147,7 +108,7 @@ mod tests {
         };
         let (theirs, owners) = (served(&ci).unwrap(), served(&Principal::owner()).unwrap());
         principals.revoke("ci");
-        connections.close_revoked();
+        connections.open.close_revoked("revoked");
         assert!(matches!(theirs.take(1).pop_front(), Some(ConnectionMail::Close { code: 1008, .. })));
         assert!(owners.take(1).is_empty());
         assert!(served(&ci).is_none());

@@ -80,7 +80,7 @@ impl ConnectionHandler for PiHandler {
     fn on_end(&mut self, hub: &Hub) {
         hub.faces.pi_server.pending.lock().remove_client(&self.client);
         hub.faces.pi_server.followers.remove_client(hub, &self.client);
-        hub.faces.pi_server.connections.remove(self.number);
+        hub.faces.pi_server.connections.open.remove(self.number);
     }
 }
 

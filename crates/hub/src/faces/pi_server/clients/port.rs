@@ -25,7 +25,7 @@ use crate::server::listen::{self, FaceListeners, HubHandle, Listen};
 use crate::server::router::{
     check_access, check_place, check_port_access, failed, failed_as, has_port_token, refused,
 };
-use crate::server::upgrade::{accept_key, has_word, into_stream, switching};
+use crate::server::upgrade::{accept_key, has_word, switch};
 
 /// Requests of the process itself that may wait.
 const CONNECTOR_REQUESTS_MAX: usize = 16;
@@ -113,12 +113,13 @@ async fn serve_connector(hub: &Arc<Hub>, connector: Option<PiConnectorEnd>, stop
             Some(ConnectorRequest::Stream { stream, principal }) => {
                 // Whoever started the process.
                 let principal = Principal::lasting(principal.as_deref().unwrap_or(OWNER), Role::Owner);
-                start_pi(hub, &principal, stream, Vec::new(), true);
+                match ConnectionSlot::take(hub, &principal) {
+                    Some(place) => place.start(stream, Vec::new(), true),
+                    None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
+                }
             }
             Some(ConnectorRequest::ShutDown(done)) => {
-                let hub = Arc::clone(hub);
-                let tasks = hub.tasks.clone();
-                tasks.spawn(async move {
+                hub.spawn(async move |hub| {
                     hub.faces.pi_server.finish_work(&hub).await;
                     // Who asked may have gone.
                     let _ = done.send(());
@@ -185,24 +186,11 @@ fn admit(hub: Arc<Hub>, principal: &Principal, request: Request) -> Response {
         let error = "There are too many connections, or the server stops; try again later";
         return failed(ErrorCode::Busy, error);
     };
-    let upgraded = hyper::upgrade::on(request);
-    let tasks = hub.tasks.clone();
-    tasks.spawn(async move {
-        match upgraded.await.map(into_stream) {
-            Ok(Some((stream, read_ahead))) => place.start(stream, read_ahead, false),
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "an upgrade failed"),
+    switch(&hub, request, accept, move |upgraded| {
+        if let Some((stream, read_ahead)) = upgraded {
+            place.start(stream, read_ahead, false);
         }
-    });
-    switching(accept)
-}
-
-/// Serves a stream whose handshake is over. `read_ahead` came with it.
-fn start_pi(hub: &Arc<Hub>, principal: &Principal, stream: BoxedStream, read_ahead: Vec<u8>, is_stdio: bool) {
-    match ConnectionSlot::take(hub, principal) {
-        Some(place) => place.start(stream, read_ahead, is_stdio),
-        None => tracing::warn!("a connection is dropped: there are too many, or the hub stops"),
-    }
+    })
 }
 
 /// A place among the connections; it is given up with it, unless a connection was started.
@@ -249,7 +237,7 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let connections = &self.hub.faces.pi_server.connections;
         match self.seat.take() {
-            Some(ConnectionAdmission::Served(number, _)) => connections.remove(number),
+            Some(ConnectionAdmission::Served(number, _)) => drop(connections.open.remove(number)),
             Some(ConnectionAdmission::Rejected(_)) => connections.note_turned_away_gone(),
             Some(ConnectionAdmission::Refused) | None => {}
         }

@@ -14,9 +14,9 @@ use tokio::time::{Duration, sleep};
 use crate::command::Command;
 use crate::command::ask::ask;
 use crate::faces::pi_server::PiServer;
+use crate::faces::pi_server::clients::client::PiClient;
 use crate::faces::pi_server::clients::followers::ResyncTargets;
 use crate::faces::pi_server::commands::lifecycle;
-use crate::faces::pi_server::commands::sessions::read;
 use crate::faces::pi_server::counters::PiCounters;
 use crate::hub::Hub;
 use crate::sessions::session::SessionEntry;
@@ -34,8 +34,7 @@ impl PiServer {
             if answer.failed_with(ErrorCode::SessionNotFound) {
                 return hub.faces.pi_server.followers.give_up(hub, &resync);
             }
-            let attach = read::<AttachData>(&answer).filter(|_| answer.success);
-            let frames = attach.as_ref().map(event);
+            let frames = answer.read::<AttachData>().ok().as_ref().map(event);
             let clients = hub.faces.pi_server.followers.end_resync(&resync, frames.as_ref());
             // One whose runner is away is told when it is back.
             if frames.is_none() && !clients.is_empty() && !hub.is_away(&resync.entry.runner_id) {
@@ -45,10 +44,8 @@ impl PiServer {
     }
 }
 
-fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<crate::faces::pi_server::clients::client::PiClient>>) {
-    let task_hub = Arc::clone(hub);
-    hub.tasks.spawn(async move {
-        let hub = task_hub;
+fn retry_later(hub: &Arc<Hub>, clients: Vec<Arc<PiClient>>) {
+    hub.spawn(async move |hub| {
         tokio::select! {
             () = sleep(RETRY_PAUSE) => {}
             // A hub that stops does not wait for this.

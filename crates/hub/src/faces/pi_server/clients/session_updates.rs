@@ -7,7 +7,7 @@ use qd_wire::data::SessionState;
 
 use crate::command::ask::{CommandSender, ask};
 use crate::faces::pi_server::commands::lifecycle;
-use crate::faces::pi_server::commands::sessions::{get_state, read};
+use crate::faces::pi_server::commands::sessions::get_state;
 use crate::faces::pi_server::{PiServer, is_open};
 use crate::hub::Hub;
 
@@ -46,7 +46,7 @@ impl PiServer {
         let session_id: Arc<str> = Arc::from(session_id);
         let command = get_state(session_id.to_string());
         ask(hub, &asker, command, move |hub, answer| {
-            let Some(state) = read::<SessionState>(&answer).filter(|_| answer.success) else { return };
+            let Ok(state) = answer.read::<SessionState>() else { return };
             let mut pending = hub.faces.pi_server.pending.lock();
             // It may be gone again, or told by now.
             if pending.needs_announcement(&session_id, true)

@@ -13,7 +13,7 @@ use tokio::time::Duration;
 use crate::command::ask::{CommandAnswer, ask};
 use crate::command::{Command as CanonicalCommand, spec_of};
 use crate::faces::pi_server::commands::pending_commands::{AfterResponse, CommandJob};
-use crate::faces::pi_server::commands::{history, messages, metrics, sessions};
+use crate::faces::pi_server::commands::{history, lifecycle, messages, metrics, sessions};
 use crate::faces::pi_server::counters::PiCounters;
 use crate::faces::pi_server::is_open;
 use crate::hub::Hub;
@@ -73,18 +73,17 @@ pub(crate) fn execute(hub: &Arc<Hub>, job: CommandJob) {
 
 /// The work of a session's runner.
 fn forward(hub: &Arc<Hub>, job: CommandJob) {
-    let entry = match open_session(hub, &job) {
-        Ok(entry) => entry,
-        Err(error) => return finish(hub, &job, failure(error)),
-    };
-    let command = match canonical(&job, runner_key(&job)) {
-        Ok(command) => command.on_session(&entry),
-        Err(error) => return finish(hub, &job, failure(error)),
-    };
+    let command = session_command(hub, &job);
     ask_for(hub, job, command, |hub, job, answer| {
         let outcome = outcome(&job, answer);
         finish(hub, &job, outcome);
     });
+}
+
+/// The canonical command for the session that the job is about, if this face shows it.
+pub(crate) fn session_command(hub: &Hub, job: &CommandJob) -> Result<CanonicalCommand<'static>, CodedError> {
+    let entry = open_session(hub, job)?;
+    Ok(canonical(job, runner_key(job))?.on_session(&entry))
 }
 
 /// The canonical command that does the work of a request, without its address. `key` is the name under which the runner
@@ -112,15 +111,35 @@ fn backstop(hub: &Hub, job: &CommandJob) -> Option<Duration> {
     Some(Duration::from_millis(limit).saturating_add(BACKSTOP))
 }
 
-/// Asks on behalf of a command, which has a time limit of its own.
+/// Asks on behalf of a command, which has a time limit of its own. One that cannot be asked for has failed.
 pub(crate) fn ask_for(
     hub: &Arc<Hub>,
     job: CommandJob,
-    command: CanonicalCommand<'_>,
+    command: Result<CanonicalCommand<'_>, CodedError>,
     then: impl FnOnce(&Arc<Hub>, CommandJob, CommandAnswer) + Send + 'static,
 ) {
+    let command = match command {
+        Ok(command) => command,
+        Err(error) => return finish(hub, &job, failure(error)),
+    };
     let (client, limit) = (Arc::clone(&job.client), backstop(hub, &job));
     ask(hub, &client.asker, command.within(limit), move |hub, answer| then(hub, job, answer));
+}
+
+/// The same where only a success leads on; a failure is the outcome.
+pub(crate) fn ask_for_success(
+    hub: &Arc<Hub>,
+    job: CommandJob,
+    command: Result<CanonicalCommand<'_>, CodedError>,
+    then: impl FnOnce(&Arc<Hub>, CommandJob, CommandAnswer) + Send + 'static,
+) {
+    ask_for(hub, job, command, |hub, job, answer| {
+        if answer.success {
+            return then(hub, job, answer);
+        }
+        let outcome = failed(&job, answer);
+        finish(hub, &job, outcome);
+    });
 }
 
 /// The time of a command is over: what it does is stopped where that is possible.
@@ -176,7 +195,7 @@ pub(crate) fn outcome(job: &CommandJob, answer: CommandAnswer) -> PiServerOutcom
 
 /// A canonical failure in the words of the document.
 pub(crate) fn failed(job: &CommandJob, answer: CommandAnswer) -> PiServerOutcome {
-    let error = answer.failed().unwrap_or_else(|| ErrorCode::Failed.with("The runner refused"));
+    let error = answer.reason();
     PiServerOutcome {
         indeterminate: answer.indeterminate,
         timed_out: answer.timed_out,
@@ -184,6 +203,11 @@ pub(crate) fn failed(job: &CommandJob, answer: CommandAnswer) -> PiServerOutcome
         settled: !(answer.indeterminate && answer.link_lost),
         ..failure(view::error(&job.request, job.session_id.as_deref(), error))
     }
+}
+
+/// A success whose data is this wire type.
+pub(crate) fn finish_with(hub: &Arc<Hub>, job: &CommandJob, data: &impl Serialize) {
+    finish(hub, job, success(Some(lifecycle::json(data)), None));
 }
 
 pub(crate) fn success(data: Option<String>, session_version: Option<u64>) -> PiServerOutcome {

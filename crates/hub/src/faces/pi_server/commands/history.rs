@@ -8,7 +8,7 @@ use qd_store::{HistoryQuery, SubmissionRow};
 use qd_wire::pi_server::{CommandHistory, GetCommandHistory, HistoryEntry, StartupRecovery};
 use serde_json::Value;
 
-use crate::faces::pi_server::commands::execute::{failure, finish, success};
+use crate::faces::pi_server::commands::execute::{failure, finish, finish_with, success};
 use crate::faces::pi_server::commands::pending_commands::CommandJob;
 use crate::faces::pi_server::commands::{journal, lifecycle};
 use crate::hub::Hub;
@@ -33,7 +33,7 @@ pub(crate) fn recovery(hub: &Arc<Hub>, job: &CommandJob) {
         recovered_outcomes: found.outcomes,
         indeterminate_commands: found.in_doubt,
     };
-    finish(hub, job, success(Some(lifecycle::json(&data)), None));
+    finish_with(hub, job, &data);
 }
 
 /// `get_command_history`: commands of the principal that asks.
@@ -48,9 +48,8 @@ pub(crate) fn history(hub: &Arc<Hub>, job: &CommandJob, fields: &GetCommandHisto
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
     };
     let filters = filters(fields);
-    let (task_hub, job) = (Arc::clone(hub), job.clone());
-    hub.tasks.spawn(async move {
-        let hub = task_hub;
+    let job = job.clone();
+    hub.spawn(async move |hub| {
         // Outcomes that nobody waits for are on their way to the store.
         hub.faces.pi_server.journal.write(&hub).await;
         let outcome = match hub.store.submission_history(query).await {

@@ -28,10 +28,7 @@ pub(crate) fn messages(hub: &Arc<Hub>, job: CommandJob) {
         Ok(entry) => entry,
         Err(error) => return finish(hub, &job, failure(error)),
     };
-    let command = match canonical(&job, None) {
-        Ok(command) => command.on_session(&entry),
-        Err(error) => return finish(hub, &job, failure(error)),
-    };
+    let command = canonical(&job, None).map(|command| command.on_session(&entry));
     ask_for(hub, job, command, move |hub, job, answered| {
         let has_native = answered.data.as_deref().is_some_and(has_native);
         // Copies have no version that could be compared.
@@ -51,9 +48,7 @@ fn has_native(data: &RawValue) -> bool {
 }
 
 fn from_copies(hub: &Arc<Hub>, job: CommandJob, session_version: Option<u64>) {
-    let task_hub = Arc::clone(hub);
-    hub.tasks.spawn(async move {
-        let hub = task_hub;
+    hub.spawn(async move |hub| {
         let outcome = match copies(&hub, job.session()).await {
             Ok(messages) => {
                 let list = MessageList { messages: answer::messages(&messages) };

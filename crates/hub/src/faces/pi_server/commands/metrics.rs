@@ -14,10 +14,9 @@ use qd_wire::pi_server::{
 use serde_json::{Value, json};
 
 use crate::command::ask::{RunnerAnswers, ask_runners};
-use crate::faces::pi_server::commands::execute::{finish, success};
-use crate::faces::pi_server::commands::lifecycle;
+use crate::faces::pi_server::commands::execute::finish_with;
 use crate::faces::pi_server::commands::pending_commands::CommandJob;
-use crate::faces::pi_server::commands::sessions::{ALL_RUNNERS_PART, read};
+use crate::faces::pi_server::commands::sessions::ALL_RUNNERS_PART;
 use crate::faces::pi_server::counters::PiCounters;
 use crate::faces::pi_server::{open_sessions, running_count};
 use crate::hub::Hub;
@@ -41,16 +40,14 @@ pub(crate) fn health(hub: &Arc<Hub>, job: CommandJob) {
             }
         }
         let machines: Vec<_> = runners.iter().map(|(_, health)| health.clone()).collect();
-        let data = answer::health(issues, &machines);
-        finish(hub, job, success(Some(lifecycle::json(&data)), None));
+        finish_with(hub, job, &answer::health(issues, &machines));
     });
 }
 
 /// `get_metrics`.
 pub(crate) fn metrics(hub: &Arc<Hub>, job: CommandJob) {
     ask_health(hub, job, |hub, job, runners, _| {
-        let data = collect(hub, job.client.identity(), runners);
-        finish(hub, job, success(Some(lifecycle::json(&data)), None));
+        finish_with(hub, job, &collect(hub, job.client.identity(), runners));
     });
 }
 
@@ -63,12 +60,12 @@ fn ask_health(
     let on_answers = Box::new(move |hub: &Arc<Hub>, answers: RunnerAnswers| {
         let (mut runners, mut issues) = (Vec::new(), Vec::new());
         for (runner_id, answered) in answers {
-            match read::<RunnerHealthData>(&answered).filter(|_| answered.success) {
-                Some(health) => runners.push((runner_id, health)),
+            match answered.read::<RunnerHealthData>() {
+                Ok(health) => runners.push((runner_id, health)),
                 // One that went away just now has nothing to do with this.
-                None if answered.link_lost => {}
-                None if answered.timed_out => issues.push(format!("Runner {runner_id} does not answer")),
-                None => {
+                Err(_) if answered.link_lost => {}
+                Err(_) if answered.timed_out => issues.push(format!("Runner {runner_id} does not answer")),
+                Err(_) => {
                     let error = answered.error.unwrap_or_else(|| "its answer cannot be read".to_owned());
                     issues.push(format!("Runner {runner_id} cannot tell how it is: {error}"));
                 }

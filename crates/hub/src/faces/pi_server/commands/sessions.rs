@@ -12,14 +12,14 @@ use qd_wire::pi_server::{
     NAME_CHARS_MAX, SessionCreated, SessionInfo, SessionList, SessionSwitched, StoredSessionList,
 };
 use qd_wire::{CodedError, ErrorCode};
-use serde::de::DeserializeOwned;
 
 use crate::command::Command;
-use crate::command::ask::{CommandAnswer, RunnerAnswers, ask_runners};
+use crate::command::ask::{RunnerAnswers, ask_runners};
 use crate::faces::pi_server::clients::followers::NewFollower;
 use crate::faces::pi_server::clients::resync;
 use crate::faces::pi_server::commands::execute::{
-    ask_for, canonical, failed, failure, finish, open_session, runner_key, success,
+    ask_for, ask_for_success, canonical, failed, failure, finish, finish_with, open_session, runner_key,
+    session_command, success,
 };
 use crate::faces::pi_server::commands::lifecycle;
 use crate::faces::pi_server::commands::pending_commands::{AfterResponse, CommandJob};
@@ -54,11 +54,8 @@ pub(crate) fn create(hub: &Arc<Hub>, job: CommandJob) {
     }
     let is_there = |session_id: &str| hub.session(session_id).is_some_and(|entry| is_open(&entry));
     if is_there(&session_id) {
-        return finish(
-            hub,
-            &job,
-            failure(ErrorCode::SessionExists.with(format!("Session {session_id} already exists"))),
-        );
+        let error = ErrorCode::SessionExists.with(format!("Session {session_id} already exists"));
+        return finish(hub, &job, failure(error));
     }
     // Those that are being created count, this one included.
     let to_come = under_way.iter().filter(|session_id| !is_there(session_id)).count();
@@ -77,18 +74,8 @@ pub(crate) fn create(hub: &Arc<Hub>, job: CommandJob) {
 /// A closed session gives its name to the new one, but only when its runner says that there can be a new one: what
 /// is deleted does not come back.
 fn check_first(hub: &Arc<Hub>, job: CommandJob, runner_id: Arc<str>) {
-    let command = match to_create(&job, None, Some(&runner_id)) {
-        Ok(command) => command.with("check_only", true),
-        Err(error) => return finish(hub, &job, failure(error)),
-    };
-    ask_for(hub, job, command, move |hub, job, answered| {
-        if answered.success {
-            delete_first(hub, job, runner_id);
-        } else {
-            let outcome = failed(&job, answered);
-            finish(hub, &job, outcome);
-        }
-    });
+    let command = to_create(&job, None, Some(&runner_id)).map(|command| command.with("check_only", true));
+    ask_for_success(hub, job, command, move |hub, job, _| delete_first(hub, job, runner_id));
 }
 
 /// The agent's own file stays.
@@ -100,7 +87,7 @@ fn delete_first(hub: &Arc<Hub>, job: CommandJob, runner_id: Arc<str>) {
         return finish(hub, &job, failure(error));
     }
     let command = Command::new(CommandName::SessionDelete).on(job.session().to_owned());
-    ask_for(hub, job, command, move |hub, job, answered| {
+    ask_for(hub, job, Ok(command), move |hub, job, answered| {
         // It may have been deleted meanwhile, which is as good.
         if answered.success || hub.session(job.session()).is_none() {
             create_now(hub, job, Some(&runner_id));
@@ -126,20 +113,13 @@ fn to_create(
 
 /// `runner_id` is the one that was asked before, if one was.
 fn create_now(hub: &Arc<Hub>, job: CommandJob, runner_id: Option<&str>) {
-    let command = match to_create(&job, runner_key(&job), runner_id) {
-        Ok(command) => command,
-        Err(error) => return finish(hub, &job, failure(error)),
-    };
-    ask_for(hub, job, command, |hub, job, answered| {
-        if !answered.success {
-            let outcome = failed(&job, answered);
-            return finish(hub, &job, outcome);
-        }
-        let created = read::<SessionCreatedData>(&answered).map(|created| created.attach.state);
+    let command = to_create(&job, runner_key(&job), runner_id);
+    ask_for_success(hub, job, command, |hub, job, answered| {
+        let created = answered.read::<SessionCreatedData>().ok().map(|created| created.attach.state);
         // The agent may have told more of itself by now: its model.
         let command = get_state(job.session().to_owned());
-        ask_for(hub, job, command, move |hub, job, answered| {
-            let state = read::<SessionState>(&answered).filter(|_| answered.success).or(created);
+        ask_for(hub, job, Ok(command), move |hub, job, answered| {
+            let state = answered.read::<SessionState>().ok().or(created);
             let info = match state {
                 Some(state) => answer::session_info(&state),
                 None => SessionInfo { session_id: job.session().to_owned(), ..SessionInfo::default() },
@@ -154,21 +134,13 @@ fn create_now(hub: &Arc<Hub>, job: CommandJob, runner_id: Option<&str>) {
 
 /// `delete_session`: the agent is stopped, the history stays.
 pub(crate) fn delete(hub: &Arc<Hub>, job: CommandJob) {
-    let command =
-        open_session(hub, &job).and_then(|entry| Ok(canonical(&job, runner_key(&job))?.on_session(&entry)));
-    let command = match command {
-        Ok(command) => command,
-        Err(error) => return finish(hub, &job, failure(error)),
-    };
-    hub.faces.pi_server.pending.lock().begin_session_change(job.token);
-    ask_for(hub, job, command, |hub, job, answered| {
-        if answered.success {
-            let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
-            hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Deleted);
-        } else {
-            let outcome = failed(&job, answered);
-            finish(hub, &job, outcome);
-        }
+    let command = session_command(hub, &job);
+    if command.is_ok() {
+        hub.faces.pi_server.pending.lock().begin_session_change(job.token);
+    }
+    ask_for_success(hub, job, command, |hub, job, _| {
+        let outcome = success(Some("{\"deleted\":true}".to_owned()), None);
+        hub.faces.pi_server.finish(hub, job.token, outcome, AfterResponse::Deleted);
     });
 }
 
@@ -184,31 +156,18 @@ pub(crate) fn switch(hub: &Arc<Hub>, job: &CommandJob, has_resync: bool) {
         true => resync::attach(&entry),
         false => Command::new(CommandName::GetState).on_session(&entry),
     };
-    ask_for(hub, job.clone(), command, move |hub, job, answered| {
-        if !answered.success {
-            let outcome = failed(&job, answered);
-            return finish(hub, &job, outcome);
-        }
-        let (state, mut events) = if has_resync {
-            match read::<AttachData>(&answered) {
-                Some(attach) => {
-                    let events = vec![resync::event(&attach)];
-                    (Some(attach.state), events)
-                }
-                None => (None, Vec::new()),
-            }
+    ask_for_success(hub, job.clone(), Ok(command), move |hub, job, answered| {
+        let read = if has_resync {
+            answered.read::<AttachData>().map(|attach| {
+                let events = vec![resync::event(&attach)];
+                (attach.state, events)
+            })
         } else {
-            (read::<SessionState>(&answered), Vec::new())
+            answered.read::<SessionState>().map(|state| (state, Vec::new()))
         };
-        let Some(state) = state else {
-            return finish(
-                hub,
-                &job,
-                failure(
-                    ErrorCode::Internal
-                        .with("The runner's answer cannot be read; it may be of another version"),
-                ),
-            );
+        let Ok((state, mut events)) = read else {
+            let error = "The runner's answer cannot be read; it may be of another version";
+            return finish(hub, &job, failure(ErrorCode::Internal.with(error)));
         };
         let questions = state.pending_input.iter().map(answer::ui_request);
         events.extend(questions.map(|question| lifecycle::event(job.session(), &question)));
@@ -239,21 +198,17 @@ pub(crate) fn list(hub: &Arc<Hub>, job: CommandJob) {
         let mut sessions: Vec<(i64, SessionInfo)> = Vec::new();
         let mut heard = Vec::new();
         for (runner_id, answered) in answers {
-            let Some(data) = read::<RunnerSessionsData>(&answered).filter(|_| answered.success) else {
-                continue;
-            };
+            let Ok(data) = answered.read::<RunnerSessionsData>() else { continue };
             let open = data.sessions.iter().filter(|state| state.status != SessionStatus::Closed);
             sessions.extend(open.map(|state| (state.created_at.unwrap_or(0), answer::session_info(state))));
             heard.push(runner_id);
         }
-        let task_hub = Arc::clone(hub);
         let silent: Vec<_> =
             open_sessions(hub).into_iter().filter(|entry| !heard.contains(&entry.runner_id)).collect();
         if silent.is_empty() {
             return finish_list(hub, &job, sessions);
         }
-        hub.tasks.spawn(async move {
-            let hub = task_hub;
+        hub.spawn(async move |hub| {
             match reads::sessions(&hub).await {
                 Ok(rows) => {
                     let is_silent =
@@ -278,7 +233,7 @@ pub(crate) fn list(hub: &Arc<Hub>, job: CommandJob) {
 fn finish_list(hub: &Arc<Hub>, job: &CommandJob, mut sessions: Vec<(i64, SessionInfo)>) {
     sessions.sort_by(|one, two| (one.0, &one.1.session_id).cmp(&(two.0, &two.1.session_id)));
     let list = SessionList { sessions: sessions.into_iter().map(|(_, info)| info).collect() };
-    finish(hub, job, success(Some(lifecycle::json(&list)), None));
+    finish_with(hub, job, &list);
 }
 
 /// `list_stored_sessions`.
@@ -289,15 +244,15 @@ pub(crate) fn list_stored(hub: &Arc<Hub>, job: CommandJob) {
         let mut sessions = Vec::new();
         let mut errors = Vec::new();
         for (runner_id, answered) in answers {
-            match read::<StoredSessionsData>(&answered).filter(|_| answered.success) {
-                Some(data) => sessions.extend(data.sessions.into_iter().map(|stored| {
+            match answered.read::<StoredSessionsData>() {
+                Ok(data) => sessions.extend(data.sessions.into_iter().map(|stored| {
                     let mut info = answer::stored_info(&stored);
                     if has_several {
                         info.info.runner_id = Some(runner_id.to_string());
                     }
                     (stored.modified_at, info)
                 })),
-                None => errors.push(answered),
+                Err(_) => errors.push(answered),
             }
         }
         // What some of the machines know is more than nothing.
@@ -309,7 +264,7 @@ pub(crate) fn list_stored(hub: &Arc<Hub>, job: CommandJob) {
         }
         sessions.sort_by_key(|(modified_at, _)| std::cmp::Reverse(*modified_at));
         let list = StoredSessionList { sessions: sessions.into_iter().map(|(_, info)| info).collect() };
-        finish(hub, &job, success(Some(lifecycle::json(&list)), None));
+        finish_with(hub, &job, &list);
     });
     // A first listing reads whole files.
     let limit = hub.faces.pi_server.config.read_timeout / STORED_PART;
@@ -319,10 +274,4 @@ pub(crate) fn list_stored(hub: &Arc<Hub>, job: CommandJob) {
 /// The canonical question how a session stands.
 pub(crate) fn get_state(session_id: String) -> Command<'static> {
     Command::new(CommandName::GetState).on(session_id)
-}
-
-/// The data of an answer, if it is what it should be.
-pub(crate) fn read<T: DeserializeOwned>(answer: &CommandAnswer) -> Option<T> {
-    let text = answer.data.as_ref()?.get();
-    serde_json::from_str(text).inspect_err(|error| tracing::warn!(%error, "an answer cannot be read")).ok()
 }
