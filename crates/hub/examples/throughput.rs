@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a measurement that cannot go on should stop")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use bytes::Bytes;
 use qd_hub::{HubConfig, LocalRunner, LoginCodes, OwnerToken, serve};
@@ -59,6 +59,22 @@ async fn start(directory: &std::path::Path) -> (std::net::SocketAddr, LinkEnd, C
     (address, link, shutdown)
 }
 
+/// A process with clients that are attached, and what it prints next.
+fn spawn_clients(
+    address: std::net::SocketAddr,
+    clients: usize,
+    events: usize,
+) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["clients", &address.to_string(), &clients.to_string(), &events.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(tokio::task::block_in_place(|| lines.next().unwrap().unwrap()), "ready");
+    (child, lines)
+}
+
 /// Answers every attach until the link is gone.
 async fn answer_attaches(mut link: LinkEnd) {
     while let Some(block) = link.receiver.recv().await {
@@ -83,13 +99,7 @@ async fn measure(clients: usize, events: usize) {
     let (address, link, shutdown) = start(directory.path()).await;
     let sender: LinkSender = link.sender.clone();
     let script = tokio::spawn(answer_attaches(link));
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["clients", &address.to_string(), &clients.to_string(), &events.to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(tokio::task::block_in_place(|| lines.next().unwrap().unwrap()), "ready");
+    let (mut child, mut lines) = spawn_clients(address, clients, events);
 
     let block = Bytes::from(format!("{EVENT}\n").repeat(EVENTS_PER_BLOCK));
     let (began, cpu) = (Instant::now(), cpu_seconds());
@@ -199,19 +209,9 @@ async fn idle(clients: usize) {
     let directory = tempfile::tempdir().unwrap();
     let (address, link, _shutdown) = start(directory.path()).await;
     let script = tokio::spawn(answer_attaches(link));
-    let run = |count: usize| {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["clients", &address.to_string(), &count.to_string(), "1000000"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert_eq!(tokio::task::block_in_place(|| lines.next().unwrap().unwrap()), "ready");
-        child
-    };
-    let mut warm = run(100);
+    let (mut warm, _) = spawn_clients(address, 100, 1_000_000);
     let before = resident_kib();
-    let mut many = run(clients);
+    let (mut many, _) = spawn_clients(address, clients, 1_000_000);
     let after = resident_kib();
     println!("{clients} attached clients: {:.1} KiB resident each", (after - before) as f64 / clients as f64);
     for child in [&mut warm, &mut many] {

@@ -4,14 +4,11 @@
 mod admission;
 pub(crate) mod ask;
 mod client;
-mod face;
 mod fields;
 pub(crate) mod finished_commands;
 pub(crate) mod head;
 pub(crate) mod pending;
-mod permission;
 pub(crate) mod reply;
-mod resync;
 mod route;
 mod send;
 mod waiting;
@@ -30,10 +27,9 @@ use crate::command::ask::OnProgress;
 use crate::command::head::CommandHead;
 use crate::runners::line_head::JsonFields;
 use crate::sessions::session::SessionEntry;
-pub(crate) use client::{FrameSender, HandledFrame, handle, id_text};
-pub(crate) use face::{ReadyCommand, prepare, send_ready};
+pub(crate) use ask::{ReadyCommand, prepare, send_ready};
+pub(crate) use client::{FrameSender, HandledFrame, handle, id_text, request_resync, request_resync_of_all};
 use fields::CommandFields;
-pub(crate) use resync::{request_resync, request_resync_of_all};
 pub(crate) use send::send_cancel;
 pub(crate) use waiting::{WaitingCommand, send_waiting};
 
@@ -130,6 +126,18 @@ impl<'a> Command<'a> {
     pub(crate) fn at(mut self, runner_id: impl Into<Cow<'a, str>>) -> Self {
         self.runner_id = Some(runner_id.into());
         self
+    }
+
+    /// The same for addresses that may not be given.
+    pub(crate) fn on_if(self, session_id: Option<impl Into<Cow<'a, str>>>) -> Self {
+        match session_id {
+            Some(session_id) => self.on(session_id),
+            None => self,
+        }
+    }
+
+    pub(crate) fn at_if(self, runner_id: Option<impl Into<Cow<'a, str>>>) -> Self {
+        Self { runner_id: runner_id.map(Into::into).or(self.runner_id), ..self }
     }
 
     /// Under this name in the words of a refusal, where the face's protocol has another one.

@@ -263,3 +263,22 @@ impl Hub {
         self.tasks.spawn(work(Arc::clone(self)));
     }
 }
+
+/// A hub with an empty store for tests of its parts, and the directory of that store.
+#[cfg(test)]
+pub(crate) fn test_hub(configure: impl FnOnce(&mut HubConfig)) -> (Arc<Hub>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hub.db");
+    let store = HubStore::open(&path, qd_store::StoreOptions::default()).unwrap();
+    let mut config = HubConfig::new(crate::OwnerToken::new("t"), crate::LoginCodes::default());
+    configure(&mut config);
+    (Arc::new(Hub::new(config, store, StoredHub::default())), directory)
+}
+
+/// Lets other tasks run until something is so.
+#[cfg(test)]
+pub(crate) async fn wait_until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -11,6 +11,7 @@ use qd_store::{AUDIT_ROWS_MAX, AuditEntry};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::access::principals::Principal;
 use crate::hub::Hub;
 
 /// A summary is to be read in a list; the record has the rest.
@@ -128,6 +129,11 @@ impl Hub {
             ..AuditEntry::default()
         };
         self.put_audit(row).await;
+    }
+
+    /// The same for what somebody has changed.
+    pub(crate) async fn note_change(&self, kind: &str, principal: &Principal, summary: String) {
+        self.note_action(kind, Some(&principal.name), Some(true), summary).await;
     }
 
     /// Notes a row that goes with no record.

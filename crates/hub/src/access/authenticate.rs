@@ -190,8 +190,7 @@ impl AccessLookup<'_> {
         for _ in 0..TOKEN_CHECKS_MAX {
             let generation = self.principals.generation();
             let found = self.find(hash).await.map_err(|error| Refusal::Store(error.to_string()))?;
-            let Some(found) = found else { return Ok(None) };
-            let known = KnownAccess { name: &found.name, hash: *hash, ..found.known };
+            let Some(known) = found else { return Ok(None) };
             if let Some(principal) = self.principals.enter(known, generation) {
                 return Ok(Some(principal));
             }
@@ -199,13 +198,18 @@ impl AccessLookup<'_> {
         Err(Refusal::Store("accesses are being revoked; try again".to_owned()))
     }
 
-    async fn find(&self, hash: &Hash) -> Result<Option<FoundAccess>, StoreError> {
+    async fn find(&self, hash: &Hash) -> Result<Option<KnownAccess>, StoreError> {
         let now = now_ms();
         if let Some(token) = self.store.check_access_token(hash, now).await? {
-            return match &token.owner {
-                None => Ok(Some(token_of_owner(&token))),
-                Some(owner) => Ok(self.person(owner).await?.map(|person| token_of_person(&token, person))),
+            let Some(owner) = token.owner.clone() else {
+                // A token that the owner has made for somebody else is a principal of its own: all but managing, if
+                // nothing else is said.
+                let name = token.name.clone();
+                return Ok(Some(token_access(&token, hash, name, Role::Owner, false)));
             };
+            // A token of a person acts as that person.
+            let role = self.person(&owner).await?;
+            return Ok(role.map(|role| token_access(&token, hash, owner, role, true)));
         }
         let life = self.config.login_life;
         let Some(login) = self.store.check_login(hash, now, life).await? else { return Ok(None) };
@@ -220,10 +224,7 @@ impl AccessLookup<'_> {
         };
         let rights = Rights { role, permissions: role.permissions() };
         let access = Access::Login(*hash);
-        Ok(Some(FoundAccess {
-            name,
-            known: KnownAccess { name: "", rights, access, is_person, hash: *hash, expires_at },
-        }))
+        Ok(Some(KnownAccess { name, rights, access, is_person, hash: *hash, expires_at }))
     }
 
     /// The role of a person who may come in.
@@ -231,13 +232,6 @@ impl AccessLookup<'_> {
         let person = self.store.person(username).await?;
         Ok(person.filter(|person| !person.disabled).as_ref().and_then(role_of))
     }
-}
-
-/// Somebody the store knows.
-struct FoundAccess {
-    name: String,
-    /// Without the name.
-    known: KnownAccess<'static>,
 }
 
 /// What the table says of a person's role.
@@ -249,31 +243,25 @@ pub(crate) fn role_of(person: &PersonRow) -> Option<Role> {
     role
 }
 
-/// A token that the owner has made for somebody else is a principal of its own: all but managing, if nothing else is
-/// said.
-fn token_of_owner(token: &AccessTokenRow) -> FoundAccess {
-    found_token(token, token.name.clone(), Role::Owner, false)
-}
-
-/// A token of a person acts as that person.
-fn token_of_person(token: &AccessTokenRow, role: Role) -> FoundAccess {
-    found_token(token, token.owner.clone().unwrap_or_default(), role, true)
-}
-
 /// Whoever makes a token has to say that it manages: one for a script does not skip the gates of an owner.
-fn found_token(token: &AccessTokenRow, name: String, role: Role, is_person: bool) -> FoundAccess {
+fn token_access(
+    token: &AccessTokenRow,
+    hash: &Hash,
+    name: String,
+    role: Role,
+    is_person: bool,
+) -> KnownAccess {
     let is_manager = scopes(token).is_some_and(|scopes| scopes.contains(Permission::Manage));
     let role = if role == Role::Owner && !is_manager { Role::Operator } else { role };
     let permissions = scopes(token).map_or(role.permissions(), |scopes| scopes.and(role.permissions()));
-    let known = KnownAccess {
-        name: "",
+    KnownAccess {
+        name,
         rights: Rights { role, permissions },
         access: Access::Token(Arc::from(&*token.name)),
         is_person,
-        hash: [0; 32],
+        hash: *hash,
         expires_at: token.expires_at,
-    };
-    FoundAccess { name, known }
+    }
 }
 
 /// What a token may do at most; `None` for all that its owner may.

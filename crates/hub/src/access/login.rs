@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, StatusCode};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
-use qd_store::PersonRow;
+use qd_store::{PersonRow, StoreError};
 use qd_wire::people::{LoginAnswer, LoginRequest};
 use qd_wire::{CodedError, ErrorCode};
 
@@ -126,14 +126,8 @@ pub(crate) async fn login(
             return unproved.response();
         }
     };
-    let token =
-        authenticate::new_login(&hub.store, &hub.principals, Some(&person.username), label(&headers)).await;
-    match token {
+    match make_login(hub, Some(&person.username), &headers).await {
         Ok(Some(token)) => {
-            hub.close_revoked();
-            if let Err(error) = hub.store.note_person_login(&person.username, now_ms()).await {
-                tracing::warn!(%error, "the time of a login cannot be noted");
-            }
             note(hub, shown, true, &peer).await;
             let cookie = cookie(hub, &token, hub.config.login_life.as_secs());
             let headers = [(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())];
@@ -142,6 +136,26 @@ pub(crate) async fn login(
         Ok(None) => failed_with(&no_randomness()),
         Err(error) => failed(ErrorCode::StoreUnavailable, &format!("The login cannot be stored: {error}")),
     }
+}
+
+/// A new login of a person, or of the hub's owner; `None` when the system has no randomness.
+async fn make_login(
+    hub: &Hub,
+    username: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Option<String>, StoreError> {
+    let token = authenticate::new_login(&hub.store, &hub.principals, username, label(headers)).await?;
+    if token.is_none() {
+        return Ok(None);
+    }
+    // Logins that had to make room are over.
+    hub.close_revoked();
+    if let Some(username) = username
+        && let Err(error) = hub.store.note_person_login(username, now_ms()).await
+    {
+        tracing::warn!(%error, "the time of a login cannot be noted");
+    }
+    Ok(token)
 }
 
 async fn note(hub: &Hub, username: Option<&str>, ok: bool, peer: &str) {

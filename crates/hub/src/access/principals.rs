@@ -111,6 +111,14 @@ impl Principal {
         Rights { role: self.role, permissions: self.permissions }
     }
 
+    /// Refuses a token what would be good for more than the token is, or for longer.
+    pub(crate) fn check_no_token(&self, error: &str) -> Result<(), CodedError> {
+        match self.access {
+            Access::Token(_) => Err(ErrorCode::PermissionDenied.with(format!("Permission denied: {error}"))),
+            Access::OwnerToken | Access::Login(_) => Ok(()),
+        }
+    }
+
     /// The person it is; `None` for the owner and for tokens that the owner has made for others.
     pub(crate) fn person(&self) -> Option<&str> {
         self.is_person.then_some(&*self.name)
@@ -127,8 +135,8 @@ pub(crate) fn check_revoked(revoked: &CancellationToken) -> Result<(), CodedErro
 }
 
 /// An access that the store knows.
-pub(crate) struct KnownAccess<'a> {
-    pub(crate) name: &'a str,
+pub(crate) struct KnownAccess {
+    pub(crate) name: String,
     pub(crate) rights: Rights,
     pub(crate) access: Access,
     pub(crate) is_person: bool,
@@ -176,14 +184,16 @@ impl Principals {
     }
 
     /// Lets in whom the store knew in this generation. `None` when something was revoked since: ask the store again.
-    pub(crate) fn enter(&self, known: KnownAccess<'_>, generation: u64) -> Option<Principal> {
+    pub(crate) fn enter(&self, known: KnownAccess, generation: u64) -> Option<Principal> {
         let KnownAccess { name, rights, access, is_person, hash, expires_at } = known;
         let mut state = self.state.lock();
         if state.generation != generation {
             return None;
         }
-        let name =
-            state.known.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
+        let name = match state.known.get_key_value(&*name) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(name),
+        };
         let accesses = state.known.entry(Arc::clone(&name)).or_default();
         let OpenAccesses { all, each } = accesses;
         let open = each.entry(hash).or_insert_with(|| OpenAccess { revoked: all.child_token(), expires_at });
@@ -267,7 +277,7 @@ impl Principals {
     /// Lets in somebody with a token that the owner has made.
     pub(crate) fn enter_for_tests(&self, name: &str, generation: u64) -> Option<Principal> {
         let known = KnownAccess {
-            name,
+            name: name.to_owned(),
             rights: Rights { role: Role::Operator, permissions: Role::Operator.permissions() },
             access: Access::Token(name.into()),
             is_person: false,

@@ -18,7 +18,7 @@ fn a_revoked_name_is_another_when_it_comes_back() {
 
 fn person(principals: &Principals, secret: &str, expires_at: Option<i64>) -> Principal {
     let known = KnownAccess {
-        name: "alice",
+        name: "alice".to_owned(),
         rights: Rights { role: Role::Viewer, permissions: Role::Viewer.permissions() },
         access: Access::Login(hash(secret)),
         is_person: true,

@@ -12,8 +12,8 @@ use qd_wire::service::{Encoding, FsDoneData, FsListData, FsReadData, FsStatData,
 use qd_wire::{CodedError, ErrorCode, JsonObject};
 use serde_json::{Value, json};
 
-use crate::command::Command;
 use super::read_frame;
+use crate::command::Command;
 use crate::command::ask::{CommandAnswer, ask};
 use crate::command::reply::server_frame;
 use crate::connection::Mailbox;
@@ -64,17 +64,11 @@ impl FilesCall<'_> {
 
     /// The canonical command, with where it is to be done.
     fn command(&self, name: CommandName, parameters: JsonObject) -> Command<'static> {
-        let mut command = Command::new(name).with_all(parameters).with("actor", "web");
+        let command = Command::new(name).with_all(parameters).with("actor", "web");
         let ChannelScope { workspace_path, session_id, runner_id } = self.place.clone();
-        command = match session_id {
-            // A session has its own directory.
-            Some(session_id) => command.on(session_id),
-            None => command.with("root", workspace_path),
-        };
-        match runner_id {
-            Some(runner_id) => command.at(runner_id),
-            None => command,
-        }
+        // A session has its own directory.
+        let root = workspace_path.filter(|_| session_id.is_none());
+        command.with("root", root).on_if(session_id).at_if(runner_id)
     }
 
     /// Between two directories of one machine: both must lie within what its runner opens.
@@ -92,9 +86,7 @@ impl FilesCall<'_> {
             common_root(&source_workspace_path, &source_path, &target_workspace_path, &target_path)
         else {
             let error = "The two directories have nothing in common, or a path leaves its directory";
-            return self
-                .mailbox
-                .send(error_frame(self.id, CodedError::invalid(error)));
+            return self.mailbox.send(error_frame(self.id, CodedError::invalid(error)));
         };
         let place = ChannelScope {
             workspace_path: Some(root),
@@ -200,49 +192,51 @@ fn event(command: &FilesCommand, answer: &CommandAnswer) -> Result<FilesEvent, C
         return Err(error);
     }
     match command {
-            FilesCommand::Tree { .. } => answer.read::<FsTreeData>().map(|tree| FilesEvent::TreeResult {
-                path: tree.path,
-                entries: tree.entries,
-                truncated: tree.truncated,
-                stop_reason: tree.stop_reason,
-                visited_nodes: tree.visited_nodes,
-                elapsed_ms: tree.elapsed_ms,
-                next_offset: tree.next_offset,
-                total_entries: tree.total_entries,
-            }),
-            FilesCommand::Read { .. } => answer.read::<FsReadData>().map(|read| FilesEvent::ReadResult {
-                path: read.path,
-                content: read.content,
-                size: read.size,
-                truncated: read.truncated,
-                next_offset: read.next_offset,
-                hash: read.hash,
-            }),
-            FilesCommand::Write { .. } => answer.read::<FsWriteData>().map(|written| {
-                FilesEvent::WriteResult { path: written.path, success: true, hash: written.hash }
-            }),
-            FilesCommand::List { .. } => answer.read::<FsListData>().map(listed),
-            FilesCommand::Stat { .. } => answer.read::<FsStatData>().map(stated),
-            FilesCommand::Delete { path, .. } => {
-                Ok(FilesEvent::DeleteResult { path: path.clone(), success: true })
-            }
-            FilesCommand::CreateDirectory { path, .. } => {
-                Ok(FilesEvent::CreateDirectoryResult { path: path.clone(), success: true })
-            }
-            FilesCommand::Rename { from, to, .. } => {
-                Ok(FilesEvent::RenameResult { from: from.clone(), to: to.clone(), success: true })
-            }
-            FilesCommand::Copy { from, to, .. } => {
-                Ok(FilesEvent::CopyResult { from: from.clone(), to: to.clone(), success: true })
-            }
-            FilesCommand::Move { from, to, .. } => {
-                Ok(FilesEvent::MoveResult { from: from.clone(), to: to.clone(), success: true })
-            }
-            FilesCommand::CopyToWorkspace { .. }
-            | FilesCommand::WatchFiles {}
-            | FilesCommand::UnwatchFiles {} => {
-                Err(ErrorCode::Internal.with("This answer belongs to another command"))
-            }
+        FilesCommand::Tree { .. } => answer.read::<FsTreeData>().map(|tree| FilesEvent::TreeResult {
+            path: tree.path,
+            entries: tree.entries,
+            truncated: tree.truncated,
+            stop_reason: tree.stop_reason,
+            visited_nodes: tree.visited_nodes,
+            elapsed_ms: tree.elapsed_ms,
+            next_offset: tree.next_offset,
+            total_entries: tree.total_entries,
+        }),
+        FilesCommand::Read { .. } => answer.read::<FsReadData>().map(|read| FilesEvent::ReadResult {
+            path: read.path,
+            content: read.content,
+            size: read.size,
+            truncated: read.truncated,
+            next_offset: read.next_offset,
+            hash: read.hash,
+        }),
+        FilesCommand::Write { .. } => answer.read::<FsWriteData>().map(|written| FilesEvent::WriteResult {
+            path: written.path,
+            success: true,
+            hash: written.hash,
+        }),
+        FilesCommand::List { .. } => answer.read::<FsListData>().map(listed),
+        FilesCommand::Stat { .. } => answer.read::<FsStatData>().map(stated),
+        FilesCommand::Delete { path, .. } => {
+            Ok(FilesEvent::DeleteResult { path: path.clone(), success: true })
+        }
+        FilesCommand::CreateDirectory { path, .. } => {
+            Ok(FilesEvent::CreateDirectoryResult { path: path.clone(), success: true })
+        }
+        FilesCommand::Rename { from, to, .. } => {
+            Ok(FilesEvent::RenameResult { from: from.clone(), to: to.clone(), success: true })
+        }
+        FilesCommand::Copy { from, to, .. } => {
+            Ok(FilesEvent::CopyResult { from: from.clone(), to: to.clone(), success: true })
+        }
+        FilesCommand::Move { from, to, .. } => {
+            Ok(FilesEvent::MoveResult { from: from.clone(), to: to.clone(), success: true })
+        }
+        FilesCommand::CopyToWorkspace { .. }
+        | FilesCommand::WatchFiles {}
+        | FilesCommand::UnwatchFiles {} => {
+            Err(ErrorCode::Internal.with("This answer belongs to another command"))
+        }
     }
 }
 

@@ -224,11 +224,9 @@ impl TerminalJoin {
     /// In the directory of another session, on its machine.
     fn create_beside(self, beside: &str, size: (u16, u16)) {
         let command = Command::new(CommandName::GetState).on(beside);
-        self.request.clone().ask(command, move |_, answer| {
-            match answer.read::<SessionState>() {
-                Ok(state) => self.create(state.cwd, Some(state.runner_id), size),
-                Err(error) => self.request.fail(None, error),
-            }
+        self.request.clone().ask(command, move |_, answer| match answer.read::<SessionState>() {
+            Ok(state) => self.create(state.cwd, Some(state.runner_id), size),
+            Err(error) => self.request.fail(None, error),
         });
     }
 
@@ -237,11 +235,8 @@ impl TerminalJoin {
         if let Some(cwd) = cwd {
             config["cwd"] = json!(cwd);
         }
-        let mut command =
-            Command::new(CommandName::SessionCreate).on(self.session_id.clone()).with("config", config);
-        if let Some(runner_id) = runner_id {
-            command = command.at(runner_id);
-        }
+        let command = Command::new(CommandName::SessionCreate).on(self.session_id.clone()).at_if(runner_id);
+        let command = command.with("config", config);
         let mut join = self;
         join.request.clone().ask(command, move |hub, answer| {
             // Somebody else may have opened it in the meantime: it is one terminal for both.

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use qd_wire::command_table::{Answerer, BARRIER, CommandClass, CommandName, Lane};
+use qd_wire::command_table::{Answerer, BARRIER, CommandClass, CommandName, Lane, Permission};
+use qd_wire::people::Role;
+use qd_wire::run::{GatePolicy, is_terminal};
 use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
 
-use super::permission::{check_permission, check_terminal};
 use super::route::{Destination, NoRoute, route};
 use super::{Command, CommandSubject};
-use crate::access::principals::check_revoked;
+use crate::access::principals::{Rights, check_revoked};
 use crate::command::ask::CommandSender;
 use crate::command::finished_commands::FinishedCommands;
 use crate::command::head::check_length;
@@ -85,6 +86,33 @@ pub(super) fn admit<'a>(
         Answerer::Runner => CommandWork::Runner(pending_kind(&command, origin)?),
     };
     Ok(AdmittedCommand { command, session, work })
+}
+
+/// Refuses what the sender may not do. A session that is a run or a terminal needs the right to run commands too,
+/// and only an owner makes one in which nobody is asked.
+fn check_permission(rights: Rights, command: &Command<'_>) -> Result<(), CodedError> {
+    rights.check(command.called, command.spec.permission)?;
+    // Read as its runner reads it, so that nothing gets past in another form; what cannot be read is its to refuse.
+    let Some(config) = command.config() else { return Ok(()) };
+    if is_terminal(&config.harness) {
+        rights.check(command.called, Permission::Shell)?;
+    }
+    if config.gate == Some(GatePolicy::Open) && rights.role != Role::Owner {
+        return Err(ErrorCode::PermissionDenied.with(format!(
+            "Permission denied: only an owner opens the gate of a session, and this access has the role {}; leave \
+             'gate' out, or ask an owner",
+            rights.role.as_str()
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses what would run commands in a terminal, if the sender may not run commands.
+fn check_terminal(rights: Rights, command: &Command<'_>, session: &SessionEntry) -> Result<(), CodedError> {
+    if command.spec.runs_program() && session.may_be_shell() {
+        return rights.check(command.called, Permission::Shell);
+    }
+    Ok(())
 }
 
 /// A client's names were measured when its frame was read; those a face has from elsewhere are no longer.

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use qd_wire::command_table::Permission;
-use qd_wire::people::{Permissions, Role};
+use qd_wire::people::Permissions;
 use serde_json::{Value, json};
 
 use super::*;
@@ -118,13 +117,8 @@ fn refused_to_client(hub: &Arc<Hub>, case: &Case) -> String {
 fn built(frame: &Value) -> Result<Command<'static>, CodedError> {
     let Value::Object(mut fields) = frame.clone() else { panic!("an object") };
     let mut text = |name: &str| fields.remove(name).map(|value| value.as_str().unwrap().to_owned());
-    let mut command = Command::of(spec_of(&text("cmd").unwrap())?);
-    if let Some(session_id) = text("session_id") {
-        command = command.on(session_id);
-    }
-    if let Some(runner_id) = text("runner_id") {
-        command = command.at(runner_id);
-    }
+    let command = Command::of(spec_of(&text("cmd").unwrap())?);
+    let command = command.on_if(text("session_id")).at_if(text("runner_id"));
     let version = fields.remove("if_session_version").map(|version| {
         version.as_u64().ok_or_else(|| CodedError::invalid("The field must be a whole number from 0"))
     });

@@ -1,5 +1,6 @@
-//! Commands of the hub's own faces: routed like a client's, answered to a callback.
+//! Commands of the hub's own faces: admitted and routed like a client's, answered to a callback.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::Command;
+use super::admission::{AdmittedCommand, CommandOrigin, CommandStep, RunnerRoute, admit, find_way};
+use super::pending::{AnswerTo, PendingKind};
+use super::reply::ReplyTo;
+use super::route::Destination;
+use super::send::{CommandSend, command_line, send, send_cancel};
 use crate::access::principals::{Principal, Rights};
-use crate::command::{Command, prepare, send_cancel, send_ready};
 use crate::hub::Hub;
 use crate::runners::link::{SendQueueError, line_of};
+use crate::sessions::reads::HubCommand;
 use crate::sessions::session::SessionEntry;
 
 /// Who asks: what the runner is told of it.
@@ -157,6 +164,83 @@ pub(crate) fn ask(
             None
         }
     }
+}
+
+/// A command that nothing speaks against: it was admitted, and it is known who does it.
+pub(crate) struct ReadyCommand<'a> {
+    command: Command<'a>,
+    session_id: Option<Arc<str>>,
+    next: ReadyWork,
+}
+
+/// Who does it.
+enum ReadyWork {
+    Hub(HubCommand),
+    Runner { destination: Destination, kind: PendingKind, cmd: &'static str },
+}
+
+impl ReadyCommand<'_> {
+    /// The runner that will be asked.
+    pub(crate) fn runner_id(&self) -> Option<&Arc<str>> {
+        match &self.next {
+            ReadyWork::Hub(_) => None,
+            ReadyWork::Runner { destination, .. } => Some(&destination.runner.id),
+        }
+    }
+}
+
+/// Admits a face's command and finds who does it.
+pub(crate) fn prepare<'a>(
+    hub: &Hub,
+    asker: &CommandSender,
+    command: Command<'a>,
+) -> Result<ReadyCommand<'a>, CodedError> {
+    let AdmittedCommand { command, session, work } = admit(hub, asker, &CommandOrigin::Face, command)?;
+    let session_id = command.kept_session_id(session.as_ref());
+    let reply = || ReplyTo {
+        id: None,
+        cmd: Cow::Borrowed(command.spec.name),
+        session_id: session_id.clone(),
+        runner_id: session.as_ref().map(|session| Arc::clone(&session.runner_id)),
+    };
+    let next = match CommandStep::of(work, &command, reply) {
+        Some(CommandStep::Answer(read)) => ReadyWork::Hub(read),
+        Some(CommandStep::Ask { kind, cmd }) => match find_way(hub, &command, session.as_ref(), &kind)? {
+            RunnerRoute::To(destination) => ReadyWork::Runner { destination, kind, cmd },
+            RunnerRoute::Away { from_copies: Some(read), .. } => {
+                ReadyWork::Hub(HubCommand { reply: reply(), read })
+            }
+            RunnerRoute::Away { error, .. } => return Err(error),
+        },
+        None => return Err(ErrorCode::Unsupported.with("Only a connection can do this")),
+    };
+    Ok(ReadyCommand { command, session_id, next })
+}
+
+/// Sends a command to its runner, or answers it here. Gives its number if there is something to take back.
+pub(crate) fn send_ready(
+    hub: &Arc<Hub>,
+    asker: &CommandSender,
+    ready: ReadyCommand<'_>,
+    on_answer: OnAnswer,
+) -> Option<u64> {
+    let ReadyCommand { mut command, session_id, next } = ready;
+    let (destination, kind, cmd) = match next {
+        ReadyWork::Hub(read) => {
+            read.run_for_face(hub, on_answer);
+            return None;
+        }
+        ReadyWork::Runner { destination, kind, cmd } => (destination, kind, cmd),
+    };
+    let on_progress = command.on_progress.take();
+    let to = AnswerTo::Face { cmd: command.spec.name, session_id, on_answer, on_progress };
+    let sending = CommandSend::new(hub, &command, to, kind);
+    let sent = send(hub, &destination, sending, |number| command_line(number, asker, None, cmd, &command));
+    sent.unwrap_or_else(|error| {
+        // Only clients are told by the caller.
+        tracing::error!(%error, "a command of a face was refused without an answer");
+        None
+    })
 }
 
 /// Takes back a command of a face that is not answered yet; its answer comes all the same.

@@ -1,15 +1,12 @@
 use bytes::Bytes;
 use qd_link::memory::{LinkEnd, pair};
-use qd_store::{HubStore, StoreOptions};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::config::HubConfig;
-use crate::hub::StoredHub;
+use crate::hub::{test_hub, wait_until};
 use crate::runners::link::{RunnerIdentity, run};
-use crate::{LoginCodes, OwnerToken};
 
 pub(crate) struct World {
     pub(crate) hub: Arc<Hub>,
@@ -28,11 +25,7 @@ pub(crate) struct Runner {
 
 impl World {
     pub(crate) fn start(command_timeout: Option<Duration>) -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        config.limits.command_timeout = command_timeout;
-        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
+        let (hub, directory) = test_hub(|config| config.limits.command_timeout = command_timeout);
         let (answered, answers) = mpsc::channel(64);
         World { hub, answers, answered, _directory: directory }
     }
@@ -47,9 +40,7 @@ impl World {
             "max_sessions":4,"version":"1","os":"linux"});
         runner.say(&hello.to_string()).await;
         assert_eq!(runner.next().await["type"], "runner.welcome");
-        while self.hub.is_away(id) {
-            tokio::task::yield_now().await;
-        }
+        wait_until(|| !self.hub.is_away(id)).await;
         runner
     }
 
@@ -111,9 +102,7 @@ async fn a_command_goes_to_the_sessions_runner_and_its_answer_to_the_asker() {
     let mut world = World::start(None);
     let mut runner = world.runner("r").await;
     runner.create("s").await;
-    while world.hub.session("s").is_none() {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| world.hub.session("s").is_some()).await;
     world.ask(Command::new(CommandName::Prompt).on("s").with("message", "hi").once(Some("u1")));
     let command = runner.next().await;
     assert_eq!(
@@ -195,9 +184,7 @@ async fn when_the_link_ends_a_change_is_indeterminate_and_a_read_is_not() {
     let mut world = World::start(None);
     let mut runner = world.runner("r").await;
     runner.create("s").await;
-    while world.hub.session("s").is_none() {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| world.hub.session("s").is_some()).await;
     world.ask(Command::new(CommandName::Prompt).on("s").with("message", "hi"));
     runner.next().await;
     world.ask(Command::new(CommandName::GetTools).on("s"));
@@ -207,9 +194,7 @@ async fn when_the_link_ends_a_change_is_indeterminate_and_a_read_is_not() {
     assert!(both.iter().all(|answered| !answered.success && !answered.timed_out));
     assert_eq!(both.iter().filter(|answered| answered.indeterminate).count(), 1);
     assert!(both[0].error.as_ref().unwrap().contains("went away before it answered"));
-    while !world.hub.is_away("r") {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| world.hub.is_away("r")).await;
     // What the hub knows of the session it still tells.
     world.ask(Command::new(CommandName::SessionAttach).on("s"));
     let data: Value = serde_json::from_str(world.answer().await.data.unwrap().get()).unwrap();
@@ -256,9 +241,7 @@ async fn a_runner_is_told_what_to_watch() {
     watch(&world.hub, &session, true);
     assert_eq!(runner.next().await, json!({"type":"session.watch","session_id":"s","on":true}));
     runner.stop.cancel();
-    while !world.hub.is_away("r") {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| world.hub.is_away("r")).await;
     watch(&world.hub, &session, false);
     world.hub.store.close().await;
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_wire::command_table::CommandName;
 use qd_wire::service::CancelParams;
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::value::RawValue;
@@ -22,7 +23,9 @@ use crate::command::reply::{self, ReplyTo};
 use crate::connection::{Attachment, Mailbox};
 use crate::hub::Hub;
 use crate::runners::line_head::JsonFields;
+use crate::runners::link::RunnerLink;
 use crate::sessions::reads::{HubCommand, HubRead};
+use crate::sessions::session::SessionEntry;
 
 /// Bytes of a client's `id`.
 const ID_BYTES_MAX: usize = 1024;
@@ -202,4 +205,48 @@ pub(super) fn forward(
     let sending = CommandSend::new(hub, command, to, kind);
     let line = |number| command_line(number, &mailbox.asker, name, cmd, command);
     send(hub, destination, sending, line).map(|_| HandledFrame::Sent)
+}
+
+/// Asks the runner of a session where it stands, for a client that fell behind. The hub asks on its own account, so there
+/// is nothing to admit. Says whether that was possible.
+pub(crate) fn request_resync(
+    hub: &Arc<Hub>,
+    mailbox: &Arc<Mailbox>,
+    session: &Arc<SessionEntry>,
+    after: u64,
+    generation: u64,
+) -> bool {
+    let Some(runner) = hub.runner(&session.runner_id) else { return false };
+    let Some(link) = runner.link() else { return false };
+    let kind = PendingKind::Resync { after, generation };
+    ask_state(hub, mailbox, &Destination { runner, link }, session, after, kind)
+}
+
+/// Asks a runner that is back, for all who follow the session.
+pub(crate) fn request_resync_of_all(hub: &Arc<Hub>, link: &Arc<RunnerLink>, session: &Arc<SessionEntry>) {
+    let Some(runner) = hub.runner(&session.runner_id) else { return };
+    let destination = Destination { runner, link: Arc::clone(link) };
+    let after = session.committed_seq();
+    if !ask_state(hub, &Mailbox::nobody(), &destination, session, after, PendingKind::ResyncAll) {
+        tracing::debug!(session = %session.id, "the runner that came is gone again");
+    }
+}
+
+fn ask_state(
+    hub: &Arc<Hub>,
+    mailbox: &Arc<Mailbox>,
+    destination: &Destination,
+    session: &Arc<SessionEntry>,
+    after: u64,
+    kind: PendingKind,
+) -> bool {
+    let command = Command::new(CommandName::SessionAttach).on_session(session).with("after", after);
+    let cmd = command.spec.name;
+    let reply = ReplyTo {
+        id: None,
+        cmd: Cow::Borrowed(cmd),
+        session_id: Some(Arc::clone(&session.id)),
+        runner_id: None,
+    };
+    forward(hub, mailbox, destination, &command, OutboundCommand { reply, kind, cmd }, None).is_ok()
 }

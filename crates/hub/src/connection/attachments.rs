@@ -192,16 +192,14 @@ impl MuxHandler {
                 context.mailbox.end_command(false);
                 context.send_queue.push(frames);
             }
-            StoreReadDone::ReadFailed { reply, error, attaches } => {
-                context.mailbox.end_command(attaches);
+            StoreReadDone::ReadFailed { reply, error } => {
+                context.mailbox.end_command(false);
                 context.send_queue.push(reply.error(&error));
                 if let Some(id) = reply.id {
                     self.finished.note(id_text(&id), Err(error));
                 }
             }
-            StoreReadDone::Snapshot(attached) | StoreReadDone::Attached(attached) => {
-                self.on_attached(context, attached)
-            }
+            StoreReadDone::Attached(attached) => self.on_attached(context, attached),
             StoreReadDone::Replayed { generation, frames, next, until } => {
                 let Some(attachment) = self.attachment(generation) else { return };
                 let session = Arc::clone(&attachment.session);
@@ -289,12 +287,12 @@ impl StoreRead {
             }
             StoreRead::Read(command) => match command.run(hub).await {
                 Ok(frames) => StoreReadDone::Frames(frames),
-                Err((reply, error)) => StoreReadDone::ReadFailed { reply, error, attaches: false },
+                Err((reply, error)) => StoreReadDone::ReadFailed { reply, error },
             },
             StoreRead::AwayResync { session, generation, after } => StoreReadDone::Attached(
                 attach_away(mailbox, session, AwayAttach::Resync { after, generation }).await,
             ),
-            StoreRead::Snapshot(attached) => StoreReadDone::Snapshot(snapshot(hub, attached).await),
+            StoreRead::Snapshot(attached) => StoreReadDone::Attached(snapshot(hub, attached).await),
             StoreRead::Replay { session, generation, after, until } => {
                 match replay(hub, &session.id, after, until).await {
                     Some((frames, next)) => StoreReadDone::Replayed { generation, frames, next, until },

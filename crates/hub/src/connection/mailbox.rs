@@ -113,10 +113,8 @@ pub(crate) enum StoreReadDone {
     ReadFailed {
         reply: ReplyTo,
         error: CodedError,
-        attaches: bool,
     },
-    Snapshot(Box<AttachedSession>),
-    /// An attach that the hub answered itself.
+    /// An attach that has its messages, or that the hub answered itself.
     Attached(Box<AttachedSession>),
     Replayed {
         generation: u64,
@@ -339,9 +337,7 @@ impl ConnectionMail {
             ConnectionMail::Terminal(opened) => opened.frames.len(),
             ConnectionMail::StoreReadDone(done) => match &**done {
                 StoreReadDone::Frames(frames) | StoreReadDone::Replayed { frames, .. } => frames.len(),
-                StoreReadDone::Snapshot(attached) | StoreReadDone::Attached(attached) => {
-                    attached.frame.bytes()
-                }
+                StoreReadDone::Attached(attached) => attached.frame.bytes(),
                 StoreReadDone::Failed { .. } | StoreReadDone::ReadFailed { .. } => 0,
             },
             ConnectionMail::Run(_)

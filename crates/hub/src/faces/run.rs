@@ -3,7 +3,6 @@
 //! An app gets the events of all runs from the moment it connects. Records are put into the document's words once,
 //! whoever listens, and go into one [`feed`] that all apps share; who falls behind in it reads the log.
 
-mod catch_up;
 mod feed;
 mod handler;
 mod http;

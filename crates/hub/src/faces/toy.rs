@@ -164,16 +164,12 @@ mod tests {
     use tungstenite::client::IntoClientRequest;
 
     use super::*;
-    use crate::hub::StoredHub;
+    use crate::hub::test_hub;
     use crate::sessions::published::frames_of;
     use crate::{LocalRunner, LoginCodes, OwnerToken, serve};
 
     const HELLO: &str = "{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\
         \"max_sessions\":1,\"version\":\"1\",\"os\":\"linux\"}";
-
-    fn config() -> HubConfig {
-        HubConfig::new(OwnerToken::new("t"), LoginCodes::default())
-    }
 
     fn event(seq: u64, event: &str, fields: &str) -> String {
         format!(
@@ -207,7 +203,8 @@ mod tests {
         let (hub_end, mut runner) = pair();
         let local = Some(LocalRunner { runner_id: "r".to_owned(), link: hub_end });
         let stop = CancellationToken::new();
-        let server = tokio::spawn(serve(config(), listener, store.clone(), local, stop.clone()));
+        let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
+        let server = tokio::spawn(serve(config, listener, store.clone(), local, stop.clone()));
         say(&runner, HELLO).await;
         runner.receiver.recv().await.unwrap();
 
@@ -244,9 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn records_cost_a_face_that_nobody_uses_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let hub = Arc::new(Hub::new(config(), store, StoredHub::default()));
+        let (hub, _directory) = test_hub(|_| {});
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let (frames, heads) = frames_of(&[event(1, "agent.idle", "")]);
         let told = || hub.faces.toy.told.load(Ordering::Relaxed);

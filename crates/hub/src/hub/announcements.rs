@@ -178,20 +178,11 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use qd_core::projection::{EventMoment, ProjectionChange};
-    use qd_store::{HubStore, StoreOptions};
 
     use super::*;
     use crate::access::principals::Principal;
     use crate::connection::ConnectionMail;
-    use crate::config::HubConfig;
-    use crate::hub::StoredHub;
-    use crate::{LoginCodes, OwnerToken};
-
-    fn hub(directory: &tempfile::TempDir) -> Arc<Hub> {
-        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        Arc::new(Hub::new(config, store, StoredHub::default()))
-    }
+    use crate::hub::test_hub;
 
     fn frames(mailbox: &Mailbox) -> Vec<String> {
         let text = |mail| match mail {
@@ -203,8 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn runners_that_change_together_are_told_together() {
-        let directory = tempfile::tempdir().unwrap();
-        let hub = hub(&directory);
+        let (hub, _directory) = test_hub(|_| {});
         let (_, mailbox) = hub.add_connection(&Principal::owner()).unwrap();
         let (one, two) = (hub.runner_or_new(&Arc::from("one")), hub.runner_or_new(&Arc::from("two")));
         for _ in 0..10 {
@@ -227,8 +217,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_who_watches_is_told_of_sessions_and_nobody_who_has_gone() {
-        let directory = tempfile::tempdir().unwrap();
-        let hub = hub(&directory);
+        let (hub, _directory) = test_hub(|_| {});
         let (number, watching) = hub.add_connection(&Principal::owner()).unwrap();
         let (_, other) = hub.add_connection(&Principal::owner()).unwrap();
         let entry = hub.session_or_new("s", &Arc::from("r"));
@@ -241,8 +230,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_session_that_goes_on_is_told_now_and_then() {
-        let directory = tempfile::tempdir().unwrap();
-        let hub = hub(&directory);
+        let (hub, _directory) = test_hub(|_| {});
         let (_, watching) = hub.add_connection(&Principal::owner()).unwrap();
         let entry = hub.session_or_new("s", &Arc::from("r"));
         hub.announce_session_soon(&entry);
@@ -268,8 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failing_store_is_told_once_and_over_when_no_link_waits() {
-        let directory = tempfile::tempdir().unwrap();
-        let hub = hub(&directory);
+        let (hub, _directory) = test_hub(|_| {});
         let (_, mailbox) = hub.add_connection(&Principal::owner()).unwrap();
         hub.note_store_failure(&StoreError::Full);
         hub.note_store_failure(&StoreError::Full);

@@ -1,15 +1,13 @@
 //! What was done by whom, for those who may know.
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Json;
 use qd_store::{AUDIT_PAGE_ROWS_MAX, AuditQuery};
-use qd_wire::CodedError;
 use qd_wire::command_table::Permission;
 use qd_wire::people::AuditData;
 use serde::Deserialize;
 
-use crate::rest::request::{RestResult, Viewer};
+use crate::rest::request::{QueryResult, RestResult, Viewer, read_query};
 use crate::server::Server;
 
 const LIMIT_DEFAULT: usize = 100;
@@ -28,10 +26,9 @@ pub(crate) struct AuditParameters {
 pub(crate) async fn list(
     State(server): State<Server>,
     Viewer(principal): Viewer,
-    wanted: Result<Query<AuditParameters>, QueryRejection>,
+    wanted: QueryResult<AuditParameters>,
 ) -> RestResult<Json<AuditData>> {
-    let Query(wanted) =
-        wanted.map_err(|_| CodedError::invalid("'before' and 'limit' must be whole numbers"))?;
+    let wanted = read_query(wanted, "'before' and 'limit' must be whole numbers")?;
     let limit = wanted.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, AUDIT_PAGE_ROWS_MAX);
     let is_manager = principal.permissions.contains(Permission::Manage);
     let query = AuditQuery {

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +23,7 @@ use crate::access::principals::Principal;
 use crate::command::Command;
 use crate::hub::Hub;
 use crate::rest::commands::ask_and_wait;
-use crate::rest::request::{Caller, RestError, RestResult};
+use crate::rest::request::{Caller, QueryResult, RestError, RestResult, read_query};
 use crate::server::Server;
 use crate::server::router::no_randomness;
 
@@ -43,18 +42,16 @@ pub(crate) struct FileQuery {
     inline: Option<bool>,
 }
 
-fn no_place(_: QueryRejection) -> CodedError {
-    CodedError::invalid("Name the file as 'path'; 'create_parents' and 'inline' must be true or false")
-}
+const NO_PLACE: &str = "Name the file as 'path'; 'create_parents' and 'inline' must be true or false";
 
 /// `GET /api/sessions/{session_id}/file?path=…`: the bytes of a file.
 pub(crate) async fn download(
     State(server): State<Server>,
     Caller(principal): Caller,
     Path(session_id): Path<String>,
-    place: Result<Query<FileQuery>, QueryRejection>,
+    place: QueryResult<FileQuery>,
 ) -> RestResult {
-    let Query(place) = place.map_err(no_place)?;
+    let place = read_query(place, NO_PLACE)?;
     let reader = FileReader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
     let first = reader.page(0).await;
     let first = first.map_err(|error| RestError::with_status(StatusCode::NOT_FOUND, &error))?;
@@ -131,10 +128,10 @@ pub(crate) async fn upload(
     State(server): State<Server>,
     Caller(principal): Caller,
     Path(session_id): Path<String>,
-    place: Result<Query<FileQuery>, QueryRejection>,
+    place: QueryResult<FileQuery>,
     body: Body,
 ) -> RestResult<Json<FsUploadData>> {
-    let Query(place) = place.map_err(no_place)?;
+    let place = read_query(place, NO_PLACE)?;
     let upload_id = random_text(UPLOAD_ID_BYTES).ok_or_else(no_randomness)?;
     let writer = FileWriter { hub: &server.hub, principal, session_id, place, upload_id, sent: 0 };
     writer.take(body).await.map(Json).map_err(|error| {

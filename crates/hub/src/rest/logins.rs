@@ -58,11 +58,9 @@ pub(crate) async fn link(
     uri: Uri,
     headers: HeaderMap,
 ) -> RestResult<Json<LoginLink>> {
-    if let Access::Token(_) = principal.access {
-        // It would be good for more than the token is, and for longer.
-        let error = "Permission denied: a token cannot make sign-in links; sign in with your password, or use the owner token";
-        return Err(ErrorCode::PermissionDenied.with(error).into());
-    }
+    principal.check_no_token(
+        "a token cannot make sign-in links; sign in with your password, or use the owner token",
+    )?;
     let Some((code, expires_at)) = server.hub.config.login_codes.issue_for(&principal) else {
         return Err(no_randomness().into());
     };
@@ -78,6 +76,11 @@ fn own_address(server: &Server, uri: &Uri, headers: &HeaderMap) -> String {
     if let Some(origin) = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()) {
         return origin.to_owned();
     }
+    address_of_host(server, uri, headers)
+}
+
+/// The same by the name in the request.
+pub(crate) fn address_of_host(server: &Server, uri: &Uri, headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
     format!("{}://{host}", if server.hub.config.tls.is_some() { "https" } else { "http" })
@@ -85,10 +88,7 @@ fn own_address(server: &Server, uri: &Uri, headers: &HeaderMap) -> String {
 
 /// The logins of who asks that are not over. Tokens have none, and see none of their owner's.
 async fn own(server: &Server, principal: &Principal) -> RestResult<Vec<LoginRow>> {
-    if let Access::Token(_) = principal.access {
-        let error = "Permission denied: a token sees no logins; log in with your password";
-        return Err(ErrorCode::PermissionDenied.with(error).into());
-    }
+    principal.check_no_token("a token sees no logins; log in with your password")?;
     let mut logins = server.hub.store.logins_of(principal.person()).await?;
     let life_ms = i64::try_from(server.hub.config.login_life.as_millis()).unwrap_or(i64::MAX);
     let now = now_ms();

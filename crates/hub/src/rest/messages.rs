@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -17,7 +16,7 @@ use crate::access::principals::Principal;
 use crate::command::Command;
 use crate::hub::Hub;
 use crate::rest::commands::ask_and_wait;
-use crate::rest::request::{Caller, RestError, RestResult, Viewer};
+use crate::rest::request::{Caller, QueryResult, RestError, RestResult, Viewer, read_query};
 use crate::server::Server;
 use crate::sessions::reads;
 
@@ -54,10 +53,9 @@ pub(crate) async fn messages(
     State(server): State<Server>,
     Caller(principal): Caller,
     Path(session_id): Path<String>,
-    page: Result<Query<MessagesQuery>, QueryRejection>,
+    page: QueryResult<MessagesQuery>,
 ) -> RestResult {
-    let invalid = |_| CodedError::invalid("'before' and 'limit' must be whole numbers");
-    let Query(MessagesQuery { before, limit }) = page.map_err(invalid)?;
+    let MessagesQuery { before, limit } = read_query(page, "'before' and 'limit' must be whole numbers")?;
     let command = Command::new(CommandName::GetMessages).on(session_id);
     let command = command.with("before", before).with("limit", limit);
     ask(&server.hub, &principal, command).await
@@ -81,12 +79,10 @@ pub(crate) struct SearchQuery {
 pub(crate) async fn search(
     State(server): State<Server>,
     Caller(principal): Caller,
-    wanted: Result<Query<SearchQuery>, QueryRejection>,
+    wanted: QueryResult<SearchQuery>,
 ) -> RestResult {
-    let invalid = |_| {
-        CodedError::invalid("Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers")
-    };
-    let Query(wanted) = wanted.map_err(invalid)?;
+    let error = "Give the words as 'q'; 'from', 'to', 'limit' and 'offset' must be whole numbers";
+    let wanted = read_query(wanted, error)?;
     let session_id = wanted.session_id.filter(|session_id| !session_id.is_empty());
     let command = Command::new(CommandName::Search)
         .with("query", wanted.q)
@@ -96,11 +92,8 @@ pub(crate) async fn search(
         .with("from", wanted.from)
         .with("to", wanted.to)
         .with("limit", wanted.limit)
-        .with("offset", wanted.offset);
-    let command = match session_id {
-        Some(session_id) => command.on(session_id),
-        None => command,
-    };
+        .with("offset", wanted.offset)
+        .on_if(session_id);
     ask(&server.hub, &principal, command).await
 }
 

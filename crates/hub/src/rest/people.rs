@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::access::authenticate::{check_principal_name, role_of};
 use crate::access::login::{HashError, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
-use crate::access::principals::{Access, Principal};
+use crate::access::principals::Principal;
 use crate::rest::request::{Caller, Manager, RestError, RestResult, read_json};
 use crate::server::Server;
 use crate::server::listen::Peer;
@@ -62,7 +62,10 @@ pub(crate) async fn add(State(server): State<Server>, Manager(principal): Manage
     match server.hub.store.put_person(row).await? {
         PersonStored::Added => {
             tracing::info!(username, role = role.as_str(), "there is a new person");
-            note(&server, &principal, format!("added {username} as {}", role.as_str())).await;
+            server
+                .hub
+                .note_change("person", &principal, format!("added {username} as {}", role.as_str()))
+                .await;
             Ok((StatusCode::CREATED, Json(person)).into_response())
         }
         PersonStored::NameTaken => {
@@ -124,7 +127,7 @@ pub(crate) async fn change(
     if !server.hub.store.change_person(&username, change).await? {
         return Err(ErrorCode::NotFound.with(NO_PERSON).into());
     }
-    note(&server, &principal, changes(&username, &wanted)).await;
+    server.hub.note_change("person", &principal, changes(&username, &wanted)).await;
     close_all(&server, &username).await?;
     let row = server.hub.store.person(&username).await?;
     Ok(Json(row.as_ref().and_then(shown)))
@@ -162,10 +165,7 @@ async fn check_change(
     if !is_self || wanted.password.is_none() {
         return Ok(());
     }
-    if let Access::Token(_) = principal.access {
-        let error = "Permission denied: a token cannot change a password; log in with it";
-        return Err(ErrorCode::PermissionDenied.with(error).into());
-    }
+    principal.check_no_token("a token cannot change a password; log in with it")?;
     let current = wanted.current_password.clone();
     let current =
         current.ok_or_else(|| CodedError::invalid("Give your present password as 'current_password'"))?;
@@ -191,7 +191,7 @@ pub(crate) async fn remove(
         return Err(ErrorCode::NotFound.with(NO_PERSON).into());
     }
     tracing::warn!(username, "a person is removed");
-    note(&server, &principal, format!("removed {username}")).await;
+    server.hub.note_change("person", &principal, format!("removed {username}")).await;
     close_all(&server, &username).await?;
     Ok(Json(json!({ "username": username })))
 }
@@ -203,10 +203,6 @@ async fn close_all(server: &Server, username: &str) -> Result<(), CodedError> {
         let error = format!("It is done, but commands of the person are still in the store: {error}");
         ErrorCode::StoreUnavailable.with(error)
     })
-}
-
-async fn note(server: &Server, principal: &Principal, summary: String) {
-    server.hub.note_action("person", Some(&principal.name), Some(true), summary).await;
 }
 
 fn no_hash(error: &HashError) -> RestError {

@@ -2,7 +2,8 @@
 //! becomes the answer.
 
 use axum::body::{Body, to_bytes};
-use axum::extract::FromRequestParts;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Query};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -68,12 +69,6 @@ impl From<Refusal> for RestError {
 /// Somebody who is known here, whatever they may do.
 pub(crate) struct Caller(pub(crate) Principal);
 
-/// Somebody who may see what is here.
-pub(crate) struct Viewer(pub(crate) Principal);
-
-/// Somebody who manages people and machines.
-pub(crate) struct Manager(pub(crate) Principal);
-
 impl FromRequestParts<Server> for Caller {
     type Rejection = RestError;
 
@@ -82,20 +77,36 @@ impl FromRequestParts<Server> for Caller {
     }
 }
 
-impl FromRequestParts<Server> for Viewer {
-    type Rejection = RestError;
+/// Callers that must have a permission.
+macro_rules! callers {
+    ($($(#[$about:meta])* $name:ident needs $permission:ident;)*) => {$(
+        $(#[$about])*
+        pub(crate) struct $name(pub(crate) Principal);
 
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> RestResult<Self> {
-        Ok(Self(check_permission(&server.hub, &parts.uri, &parts.headers, Permission::View).await?))
-    }
+        impl FromRequestParts<Server> for $name {
+            type Rejection = RestError;
+
+            async fn from_request_parts(parts: &mut Parts, server: &Server) -> RestResult<Self> {
+                let permission = Permission::$permission;
+                Ok(Self(check_permission(&server.hub, &parts.uri, &parts.headers, permission).await?))
+            }
+        }
+    )*};
 }
 
-impl FromRequestParts<Server> for Manager {
-    type Rejection = RestError;
+callers! {
+    /// Somebody who may see what is here.
+    Viewer needs View;
+    /// Somebody who manages people and machines.
+    Manager needs Manage;
+}
 
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> RestResult<Self> {
-        Ok(Self(check_permission(&server.hub, &parts.uri, &parts.headers, Permission::Manage).await?))
-    }
+/// A query as the framework has read it, or could not.
+pub(crate) type QueryResult<T> = Result<Query<T>, QueryRejection>;
+
+/// What a query asks for; `error` says what its fields must be.
+pub(crate) fn read_query<T>(query: QueryResult<T>, error: &str) -> Result<T, CodedError> {
+    query.map(|Query(query)| query).map_err(|_| CodedError::invalid(error))
 }
 
 /// The body of a call, which is short and comes soon.

@@ -6,7 +6,6 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Json, Response};
-use http::header::HOST;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_core::encoding::hash_from_hex;
 use qd_link::clock::now_ms;
@@ -18,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::access::authenticate::{self, Hash, KeyRefusal, has_key, is_plain_name};
 use crate::access::invites::{InviteError, InviteGrant, InviteRefusal};
+use crate::rest::logins::address_of_host;
 use crate::rest::request::{Manager, RestError, RestResult, read_json};
 use crate::runners::link::RunnerIdentity;
 use crate::server::Server;
@@ -50,9 +50,7 @@ pub(crate) async fn invite(
         None => invite.secret,
     };
     // The place was checked: the host is one of our own names, with a port at most.
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
-    let url = format!("{}://{host}", if tls.is_some() { "https" } else { "http" });
+    let url = address_of_host(&server, &uri, &headers);
     let command = format!("qd runner join {url} --code {code}");
     let fingerprint = tls.map(|tls| tls.fingerprint().to_string());
     tracing::info!(expires_at = invite.expires_at, "a runner may join with a new code");

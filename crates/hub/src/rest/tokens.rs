@@ -56,11 +56,9 @@ pub(crate) async fn add(
     TokenHolder(principal): TokenHolder,
     body: Body,
 ) -> RestResult {
-    if let Access::Token(_) = principal.access {
-        // It could give itself a longer life.
-        let error = "Permission denied: a token cannot make tokens; log in with your password, or use the owner token";
-        return Err(ErrorCode::PermissionDenied.with(error).into());
-    }
+    // It could give itself a longer life.
+    principal
+        .check_no_token("a token cannot make tokens; log in with your password, or use the owner token")?;
     let wanted = read_wanted(body, &principal).await?;
     let token = random_text(TOKEN_BYTES).ok_or_else(no_randomness)?;
     let (now, name) = (now_ms(), wanted.name.clone());
@@ -76,7 +74,7 @@ pub(crate) async fn add(
     match server.hub.store.put_access_token(row).await? {
         TokenStored::Added => {
             tracing::info!(name, "there is a new access token");
-            note(&server, &principal, format!("added {name}")).await;
+            server.hub.note_change("token", &principal, format!("added {name}")).await;
             Ok(([(CACHE_CONTROL, "no-store")], Json(AddedAccessToken { name, token })).into_response())
         }
         TokenStored::NameTaken => {
@@ -147,7 +145,7 @@ pub(crate) async fn revoke(
     let no_token = || ErrorCode::NotFound.with("There is no token of this name; see 'qd token list'");
     let hash = hash.ok_or_else(no_token)?;
     tracing::warn!(name, "the access token is revoked");
-    note(&server, &principal, format!("revoked {name}")).await;
+    server.hub.note_change("token", &principal, format!("revoked {name}")).await;
     if let Some(owner) = owner {
         // The person is still there.
         if let Ok(hash) = Hash::try_from(hash) {
@@ -187,8 +185,4 @@ impl FromRequestParts<Server> for TokenHolder {
         }
         Ok(Self(principal))
     }
-}
-
-async fn note(server: &Server, principal: &Principal, summary: String) {
-    server.hub.note_action("token", Some(&principal.name), Some(true), summary).await;
 }

@@ -1,7 +1,6 @@
 //! What was used, in tokens and money.
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Json;
 use qd_core::time::{iso_8601, unix_ms};
 use qd_store::{USAGE_ROWS_MAX, UsageQuery};
@@ -9,7 +8,7 @@ use qd_wire::CodedError;
 use qd_wire::rest::UsageData;
 use serde::Deserialize;
 
-use crate::rest::request::{RestResult, Viewer};
+use crate::rest::request::{QueryResult, RestResult, Viewer, read_query};
 use crate::server::Server;
 
 const MINUTE_MS: i64 = 60_000;
@@ -32,10 +31,9 @@ pub(crate) struct UsageParameters {
 pub(crate) async fn usage(
     State(server): State<Server>,
     _: Viewer,
-    wanted: Result<Query<UsageParameters>, QueryRejection>,
+    wanted: QueryResult<UsageParameters>,
 ) -> RestResult<Json<UsageData>> {
-    let invalid = |_| CodedError::invalid("'tz_offset_minutes' and 'limit' must be whole numbers");
-    let Query(wanted) = wanted.map_err(invalid)?;
+    let wanted = read_query(wanted, "'tz_offset_minutes' and 'limit' must be whole numbers")?;
     let found = server.hub.store.usage(read(wanted)?).await?;
     Ok(Json(UsageData { rows: found.rows, total: found.total, truncated: found.truncated.then_some(true) }))
 }

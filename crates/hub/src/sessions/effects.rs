@@ -134,23 +134,16 @@ struct MessageHead<'a> {
     parts: &'a RawValue,
     #[serde(default)]
     created_at: i64,
-    #[serde(default)]
     model: Option<String>,
-    #[serde(default)]
     provider: Option<String>,
-    #[serde(default)]
     stop_reason: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(default)]
     tool_call_id: Option<String>,
-    #[serde(default)]
     tool_name: Option<String>,
-    #[serde(default)]
     is_error: Option<bool>,
-    #[serde(default)]
     client_id: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     metadata: Option<&'a RawValue>,
 }
 
@@ -158,7 +151,7 @@ struct MessageHead<'a> {
 struct PartText<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     text: Option<&'a RawValue>,
 }
 

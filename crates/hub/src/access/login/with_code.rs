@@ -11,8 +11,7 @@ use qd_link::clock::now_ms;
 use qd_store::StoreError;
 use qd_wire::ErrorCode;
 
-use super::codes::LoginCode;
-use super::{cookie, label};
+use super::{cookie, make_login};
 use crate::access::authenticate;
 use crate::access::principals::OWNER;
 use crate::hub::Hub;
@@ -37,15 +36,19 @@ pub(crate) async fn login(
     let Some(code) = hub.config.login_codes.redeem(&text, now_ms()) else {
         return unusable(&hub, &uri, &headers).await;
     };
-    let response = match make_login(&hub, &code, &headers).await {
-        Ok(NewLogin::Login(token)) => {
+    let person = code.person.as_deref();
+    let login = match may_come_in(&hub, person).await {
+        Ok(true) => make_login(&hub, person, &headers).await,
+        Ok(false) => return unusable(&hub, &uri, &headers).await,
+        Err(error) => Err(error),
+    };
+    let response = match login {
+        Ok(Some(token)) => {
             let summary = format!("with a code, from {peer}");
-            let name = code.person.as_deref().unwrap_or(OWNER);
-            hub.note_action("login", Some(name), Some(true), summary).await;
+            hub.note_action("login", Some(person.unwrap_or(OWNER)), Some(true), summary).await;
             return to_start(&hub, &token, hub.config.login_life.as_secs());
         }
-        Ok(NewLogin::NobodyThere) => return unusable(&hub, &uri, &headers).await,
-        Ok(NewLogin::NoRandomness) => failed_with(&no_randomness()),
+        Ok(None) => failed_with(&no_randomness()),
         Err(error) => {
             let error = format!("The login cannot be stored: {error}. The link stays good; open it again");
             failed(ErrorCode::StoreUnavailable, &error)
@@ -55,29 +58,10 @@ pub(crate) async fn login(
     response
 }
 
-enum NewLogin {
-    Login(String),
-    NoRandomness,
-    /// The person has gone, or is not to come in.
-    NobodyThere,
-}
-
-async fn make_login(hub: &Hub, code: &LoginCode, headers: &HeaderMap) -> Result<NewLogin, StoreError> {
-    let person = code.person.as_deref();
-    if let Some(username) = person
-        && hub.store.person(username).await?.is_none_or(|person| person.disabled)
-    {
-        return Ok(NewLogin::NobodyThere);
-    }
-    let token = authenticate::new_login(&hub.store, &hub.principals, person, label(headers)).await?;
-    let Some(token) = token else { return Ok(NewLogin::NoRandomness) };
-    hub.close_revoked();
-    if let Some(username) = person
-        && let Err(error) = hub.store.note_person_login(username, now_ms()).await
-    {
-        tracing::warn!(%error, "the time of a login cannot be noted");
-    }
-    Ok(NewLogin::Login(token))
+/// Whether the maker of a link is still there and not disabled; the hub's owner always is.
+async fn may_come_in(hub: &Hub, person: Option<&str>) -> Result<bool, StoreError> {
+    let Some(username) = person else { return Ok(true) };
+    Ok(hub.store.person(username).await?.is_some_and(|person| !person.disabled))
 }
 
 /// A person who opens a link again in the browser it has signed in is where they want to be.

@@ -13,7 +13,6 @@ use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 
 use crate::access::authenticate::{check_principal_name, hash, random_text};
-use crate::access::principals::Principal;
 use crate::hub::Hub;
 use crate::rest::request::{Manager, RestResult, read_body};
 use crate::rest::rest;
@@ -72,7 +71,7 @@ async fn add(State(server): State<Server>, Manager(principal): Manager, body: Bo
     if !server.hub.store.put_host(row).await? {
         return Err(ErrorCode::AlreadyExists.with(taken).into());
     }
-    note(&server, &principal, format!("added {host_id}")).await;
+    server.hub.note_change("host", &principal, format!("added {host_id}")).await;
     Ok(([(CACHE_CONTROL, "no-store")], Json(AddedForeignHost { host_id, host_token })).into_response())
 }
 
@@ -100,7 +99,7 @@ async fn confirm(
         return Err(ErrorCode::RunnerNotFound.with(NO_HOST).into());
     }
     tracing::info!(host_id, "a host is trusted");
-    note(&server, &principal, format!("confirmed {host_id}")).await;
+    server.hub.note_change("host", &principal, format!("confirmed {host_id}")).await;
     Ok(Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })))
 }
 
@@ -123,10 +122,6 @@ async fn revoke(
     server.hub.cut_off(&host_id, "this host was revoked");
     // Also a connection that is only being opened.
     server.fleet.links.end(&host_id);
-    note(&server, &principal, format!("{state} {host_id}")).await;
+    server.hub.note_change("host", &principal, format!("{state} {host_id}")).await;
     Ok(Json(json!({ "host_id": host_id, "state": state })))
-}
-
-async fn note(server: &Server, principal: &Principal, summary: String) {
-    server.hub.note_action("host", Some(&principal.name), Some(true), summary).await;
 }

@@ -11,8 +11,6 @@ use qd_link::clock::now_ms;
 use qd_link::memory::LinkReceiver;
 use qd_wire::command_table::{CommandClass, CommandHead, class_of, spec};
 use qd_wire::data::RunnerSessionsData;
-use qd_wire::event::{Event, EventPayload};
-use qd_wire::input::InputOutcome;
 use qd_wire::link::LinkLine;
 use qd_wire::{CodedError, ErrorCode};
 use serde::Deserialize;
@@ -140,8 +138,8 @@ impl HostAdapter {
         {
             return answer;
         }
-        let carried_out = self.carry_out(asker, text).await;
-        carried_out.unwrap_or_else(|(asker, error)| self.response(&asker, Err(&error)))
+        let carried_out = self.carry_out(&asker, text).await;
+        carried_out.unwrap_or_else(|error| self.response(&asker, Err(&error)))
     }
 
     /// The answer to a run that was asked for under the same key before.
@@ -167,21 +165,14 @@ impl HostAdapter {
         self.response(&call.asker, Err(&ErrorCode::Cancelled.with(error)))
     }
 
-    async fn carry_out(
-        self: &Arc<Self>,
-        asker: LinkCommand,
-        text: &str,
-    ) -> Result<Vec<u8>, (LinkCommand, CodedError)> {
+    async fn carry_out(self: &Arc<Self>, asker: &LinkCommand, text: &str) -> Result<Vec<u8>, CodedError> {
         let run_id = asker.run_id.clone();
         let fresh_id = fresh_id();
         let planned = {
             let state = self.state.lock();
             let run = run_id.as_ref().and_then(|run_id| state.runs.get(run_id));
             let ended = ForeignRun::ended(0);
-            let book = match run {
-                Some(run) => run.book.as_ref().or(Some(&ended)),
-                None => None,
-            };
+            let book = run.map(|run| run.book.as_ref().unwrap_or(&ended));
             plan(&HostCommand {
                 host_id: &self.host_id,
                 run_id: run_id.as_deref(),
@@ -189,18 +180,14 @@ impl HostAdapter {
                 text,
                 fresh_id: &fresh_id,
                 book,
-            })
-        };
-        let planned = match planned {
-            Ok(planned) => planned,
-            Err(error) => return Err((asker, error)),
+            })?
         };
         let run_id = run_id.unwrap_or_default();
         match planned {
-            HostPlan::Answer(data) => Ok(self.response(&asker, Ok(data))),
+            HostPlan::Answer(data) => Ok(self.response(asker, Ok(data))),
             HostPlan::Tell { kind, data, answer, then } => {
-                self.out.send(kind, Some(&run_id), data).map_err(|error| (asker.clone(), error))?;
-                let mut block = self.response(&asker, Ok(answer));
+                self.out.send(kind, Some(&run_id), data)?;
+                let mut block = self.response(asker, Ok(answer));
                 if let Some(decided) = self.then(&run_id, then, text) {
                     // Whoever reads that it is decided may rely on it, so it is stored before.
                     self.note_decided(&run_id, &decided).await;
@@ -215,10 +202,10 @@ impl HostAdapter {
                 }
                 self.call(asker, kind, request_id, data)
             }
-            HostPlan::Attach { after } => Ok(self.attach(asker, &run_id, after)),
-            HostPlan::State => Ok(self.state_of(asker, &run_id)),
-            HostPlan::Sessions => Ok(self.sessions(&asker)),
-            HostPlan::Delete => Ok(self.delete(asker, &run_id)),
+            HostPlan::Attach { after } => Ok(self.attach(asker.clone(), &run_id, after)),
+            HostPlan::State => Ok(self.state_of(asker.clone(), &run_id)),
+            HostPlan::Sessions => Ok(self.sessions(asker)),
+            HostPlan::Delete => Ok(self.delete(asker.clone(), &run_id)),
         }
     }
 
@@ -239,16 +226,8 @@ impl HostAdapter {
                     serde_json::from_str::<CommandHead<'_>>(text).ok().and_then(|head| head.user_id);
                 // The document's host does not record decisions. Whoever follows the run is told at once, and who
                 // decided stays in the audit.
-                let event = Event::AgentInputResolved {
-                    request_id,
-                    outcome: Some(InputOutcome::Answered),
-                    user_id: user_id.map(Into::into),
-                    decision: Some(decision),
-                    actor,
-                    asked_seq,
-                    answer: None,
-                };
-                Some(self.event_line(run_id, now_ms(), None, EventPayload::Known(event)))
+                let by = (user_id.map(Into::into), Some(decision), actor);
+                Some(self.resolved_line(run_id, request_id, asked_seq, by))
             }
         }
     }
@@ -267,20 +246,20 @@ impl HostAdapter {
 
     fn input(
         &self,
-        asker: LinkCommand,
+        asker: &LinkCommand,
         run_id: &str,
         input_id: String,
         data: Value,
-    ) -> Result<Vec<u8>, (LinkCommand, CodedError)> {
+    ) -> Result<Vec<u8>, CodedError> {
         let mut state = self.state.lock();
         if state.inputs.is_full() {
             let error =
                 format!("Host {} has not confirmed {INPUTS_MAX} inputs; try again later", self.host_id);
-            return Err((asker, ErrorCode::Busy.with(error)));
+            return Err(ErrorCode::Busy.with(error));
         }
-        self.out.send("run.send_input", Some(run_id), data).map_err(|error| (asker.clone(), error))?;
+        self.out.send("run.send_input", Some(run_id), data)?;
         let deadline = now_ms() + self.input_limit(&asker.cmd) + INPUT_GRACE_MS;
-        state.inputs.add(run_id, input_id, asker, deadline);
+        state.inputs.add(run_id, input_id, asker.clone(), deadline);
         Ok(Vec::new())
     }
 
@@ -293,15 +272,15 @@ impl HostAdapter {
 
     fn call(
         &self,
-        asker: LinkCommand,
+        asker: &LinkCommand,
         kind: &'static str,
         request_id: String,
         mut data: Value,
-    ) -> Result<Vec<u8>, (LinkCommand, CodedError)> {
+    ) -> Result<Vec<u8>, CodedError> {
         let mut state = self.state.lock();
         if state.calls.len() >= CALLS_MAX {
             let error = format!("Host {} has {CALLS_MAX} calls to answer; try again later", self.host_id);
-            return Err((asker, ErrorCode::Busy.with(error)));
+            return Err(ErrorCode::Busy.with(error));
         }
         // Two askers may have thought of the same name; only one of them can use it.
         let request_id = if state.calls.contains_key(&request_id) { fresh_id() } else { request_id };
@@ -310,8 +289,8 @@ impl HostAdapter {
         let limit =
             spec(&asker.cmd).and_then(|row| row.timeout_ms).and_then(|limit| i64::try_from(limit).ok());
         let deadline = limit.or((!is_gated).then_some(CALL_MS)).map(|limit| now_ms() + limit);
-        self.out.send(kind, asker.run_id.as_deref(), data).map_err(|error| (asker.clone(), error))?;
-        state.calls.insert(request_id, HostCall { asker, kind, deadline });
+        self.out.send(kind, asker.run_id.as_deref(), data)?;
+        state.calls.insert(request_id, HostCall { asker: asker.clone(), kind, deadline });
         Ok(Vec::new())
     }
 

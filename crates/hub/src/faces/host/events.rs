@@ -10,6 +10,7 @@ use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::event::{Event, EventPayload};
 use qd_wire::input::InputOutcome;
 use qd_wire::link::{LinkEvent, LinkLine};
+use qd_wire::run::Decision;
 use qd_wire::run_protocol::{Envelope, MessageDirection, ResponseData, spec};
 use qd_wire::{CodedError, ErrorCode, InputRequest};
 use serde_json::json;
@@ -248,7 +249,7 @@ impl HostAdapter {
             };
             block.extend(self.event_line(run_id, held.ts, Some(seq), held.event));
             for (request_id, asked_seq) in settled.into_iter().flatten().filter(|_| !is_resolution) {
-                block.extend(self.resolved_line(run_id, request_id, asked_seq));
+                block.extend(self.resolved_line(run_id, request_id, asked_seq, (None, None, None)));
             }
             if let Some((askers, result)) = answered {
                 for asker in &askers {
@@ -285,14 +286,22 @@ impl HostAdapter {
         }))
     }
 
-    /// The host does not say that a question is over, so whoever follows the run is told here.
-    fn resolved_line(&self, run_id: &str, request_id: String, asked_seq: Option<u64>) -> Vec<u8> {
+    /// The host does not say that a question is over, so whoever follows the run is told here. `by` is who has decided,
+    /// what, and how that came, as far as it is known.
+    pub(super) fn resolved_line(
+        &self,
+        run_id: &str,
+        request_id: String,
+        asked_seq: Option<u64>,
+        by: (Option<String>, Option<Decision>, Option<String>),
+    ) -> Vec<u8> {
+        let (user_id, decision, actor) = by;
         let event = Event::AgentInputResolved {
             request_id,
             outcome: Some(InputOutcome::Answered),
-            user_id: None,
-            decision: None,
-            actor: None,
+            user_id,
+            decision,
+            actor,
             asked_seq,
             answer: None,
         };

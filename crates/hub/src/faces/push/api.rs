@@ -70,7 +70,7 @@ async fn subscribe(
     let row = read_new(hub, &principal, &headers, body).await?;
     let row = hub.store.put_push_subscription(row).await?;
     hub.faces.push.note_subscriber();
-    note(hub, &principal, format!("pushes to {}", row.label)).await;
+    hub.note_change("push", &principal, format!("pushes to {}", row.label)).await;
     Ok((StatusCode::CREATED, Json(info(row))).into_response())
 }
 
@@ -143,7 +143,7 @@ async fn remove(
     if !hub.store.delete_push_subscription(Some(&principal.name), &subscription_id).await? {
         return Err(no_subscription().into());
     }
-    note(hub, &principal, "no pushes to a browser any more".to_owned()).await;
+    hub.note_change("push", &principal, "no pushes to a browser any more".to_owned()).await;
     Ok(Json(RemovedPushSubscription { id: subscription_id }))
 }
 
@@ -239,8 +239,4 @@ fn words(topics: &[PushTopic]) -> String {
 
 fn plain(label: &str) -> String {
     label.trim().chars().filter(|character| !character.is_control()).take(LABEL_CHARS_MAX).collect()
-}
-
-async fn note(hub: &Hub, principal: &Principal, summary: String) {
-    hub.note_action("push", Some(&principal.name), Some(true), summary).await;
 }

@@ -1,13 +1,10 @@
 use bytes::Bytes;
 use qd_core::projection::{EventMoment, PendingQuestion, SessionDescription, read};
-use qd_store::{HubStore, StoreOptions};
 use serde_json::json;
 
 use super::*;
-use crate::config::HubConfig;
-use crate::hub::StoredHub;
+use crate::hub::test_hub;
 use crate::sessions::effects::{apply_notes, describe};
-use crate::{LoginCodes, OwnerToken};
 
 /// A hub that notes what it would do, and does nothing of it.
 struct World {
@@ -19,12 +16,10 @@ struct World {
 
 impl World {
     fn start() -> World {
-        let directory = tempfile::tempdir().unwrap();
-        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let mut config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        config.faces.push.key = Some(PushKey::new().unwrap());
-        config.faces.push.done_after = Duration::ZERO;
-        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
+        let (hub, directory) = test_hub(|config| {
+            config.faces.push.key = Some(PushKey::new().unwrap());
+            config.faces.push.done_after = Duration::ZERO;
+        });
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let jobs = hub.faces.push.receiver.lock().take().unwrap();
         World { hub, entry, jobs, _directory: directory }

@@ -1,31 +1,19 @@
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use qd_store::{HubStore, StoreOptions};
 
 use super::*;
-use crate::config::HubConfig;
-use crate::hub::{Hub, StoredHub};
-use crate::{LoginCodes, OwnerToken};
+use crate::hub::{Hub, test_hub};
 
 const CHUNK_BYTES: usize = 1000;
 const ROOM_BYTES: usize = 256 << 10;
 /// Greater than any number of a record here.
 const PLACE: u64 = 1_000_000;
 
-fn hub(directory: &tempfile::TempDir) -> Hub {
-    let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-    Hub::new(HubConfig::new(OwnerToken::new("t"), LoginCodes::default()), store, StoredHub::default())
-}
-
 /// One hub for many cases, with its directory; each case forgets its sessions.
 fn shared_hub() -> &'static Hub {
-    static HUB: LazyLock<(tempfile::TempDir, Hub)> = LazyLock::new(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let hub = hub(&directory);
-        (directory, hub)
-    });
-    &HUB.1
+    static HUB: LazyLock<(Arc<Hub>, tempfile::TempDir)> = LazyLock::new(|| test_hub(|_| {}));
+    &HUB.0
 }
 
 /// A session and what its log has: which records show something, and of what class.
@@ -212,8 +200,7 @@ proptest! {
 
 #[test]
 fn a_replay_gives_what_was_before_and_goes_on_with_what_comes() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     let feed = Arc::new(EventFeed::new(100 * CHUNK_BYTES));
     let mut runs = vec![LoggedRun::new(&hub, "a", 0)];
     for _ in 0..10 {
@@ -238,8 +225,7 @@ fn a_replay_gives_what_was_before_and_goes_on_with_what_comes() {
 
 #[test]
 fn a_run_that_was_deleted_holds_up_nobody() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     let feed = Arc::new(EventFeed::new(2 * CHUNK_BYTES));
     let mut runs = vec![LoggedRun::new(&hub, "a", 0)];
     let mut app = TestApp::join(&feed, &runs);

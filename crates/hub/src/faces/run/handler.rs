@@ -2,15 +2,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use qd_core::record::Record;
 use qd_core::view::run::answer as view;
 use qd_core::view::run::request::{self, AppRequest, CommandTarget, RunCommand, RunRefusal, RunSubscription};
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
+use qd_store::StoreError;
 use qd_wire::run_protocol::MessageDirection;
 use qd_wire::{CodedError, ErrorCode, JsonObject, command_table};
 use tokio::time::Duration;
 
-use super::catch_up::{LogPage, page};
+use super::RunFrames;
 use super::feed::{FeedSubscription, MissingEvents, SUBSCRIPTIONS_MAX};
 use crate::access::principals::Principal;
 use crate::command::ask::{CommandAnswer, CommandSender, ask, cancel_asked};
@@ -18,6 +20,9 @@ use crate::command::{self, Command as CanonicalCommand, ReadyCommand};
 use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailbox, StoreReadDone, frame};
 use crate::hub::Hub;
 
+/// One page of the log.
+const PAGE_ROWS_MAX: usize = 1000;
+const PAGE_BYTES_MAX: usize = 256 << 10;
 /// A page that could not be read is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -154,10 +159,7 @@ impl AppHandler {
             StoreReadDone::Replayed { generation, .. } | StoreReadDone::Failed { generation, .. } => {
                 *generation
             }
-            StoreReadDone::Frames(_)
-            | StoreReadDone::ReadFailed { .. }
-            | StoreReadDone::Snapshot(_)
-            | StoreReadDone::Attached(_) => {
+            StoreReadDone::Frames(_) | StoreReadDone::ReadFailed { .. } | StoreReadDone::Attached(_) => {
                 return;
             }
         };
@@ -243,6 +245,33 @@ impl AppCalls {
     fn end(&self, ticket: u64) {
         self.state.lock().open.remove(&ticket);
     }
+}
+
+/// A page in the document's words, and how far it goes.
+struct LogPage {
+    frames: Bytes,
+    next: u64,
+    /// There is no more in the log.
+    is_end: bool,
+}
+
+/// Reads what comes next: one page at a time, and only while the app takes what it gets.
+async fn page(hub: &Hub, missing: &MissingEvents) -> Result<LogPage, StoreError> {
+    let MissingEvents { entry, after, filter, .. } = missing;
+    if entry.is_over() {
+        // It was deleted, and who has its name now is another.
+        return Ok(LogPage { frames: Bytes::new(), next: *after, is_end: true });
+    }
+    let rows = hub.store.records_after(&entry.id, *after, PAGE_ROWS_MAX, PAGE_BYTES_MAX).await?;
+    let mut events = RunFrames::with_capacity(rows.iter().map(|(_, body)| body.len()).sum());
+    for (_, body) in &rows {
+        if let Some(record) = std::str::from_utf8(body).ok().and_then(Record::parse) {
+            events.push(entry.kind(), &record);
+        }
+    }
+    let frames = events.into_frames(|class| filter.wants(&entry.id, class));
+    let next = rows.last().map_or(*after, |(seq, _)| *seq);
+    Ok(LogPage { frames, next, is_end: rows.is_empty() })
 }
 
 /// A command that its runner can be asked now; what speaks against it is told in the words of the document.

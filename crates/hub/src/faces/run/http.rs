@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, get, post};
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, Uri};
 use qd_core::view::run::request::read_input;
 use qd_wire::ErrorCode;
@@ -18,12 +19,13 @@ use tokio::time::{Duration, timeout};
 
 use super::handler::{AppHandler, HOST_OFFLINE, UNKNOWN_RUN, prepare};
 use super::lists;
-use super::messages::{self, MessagesQuery};
+use super::messages::{self, MessagesPage, MessagesQuery};
 use crate::access::authenticate::Refusal;
 use crate::access::principals::Principal;
 use crate::command::ask::{CommandAnswer, CommandSender};
 use crate::command::send_ready;
 use crate::hub::Hub;
+use crate::rest::request::{QueryResult, read_query};
 use crate::server::Server;
 use crate::server::router::{check_known, has_token, refused};
 use crate::server::upgrade::{accept_key, speak};
@@ -57,7 +59,7 @@ pub(super) fn routes() -> Router<Server> {
 }
 
 /// An error in the document's form: plain text.
-pub(super) fn plain(status: StatusCode, error: &str) -> Response {
+fn plain(status: StatusCode, error: &str) -> Response {
     (status, error.to_owned()).into_response()
 }
 
@@ -86,11 +88,22 @@ async fn allowed(
     Ok(principal)
 }
 
-async fn app(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let principal = match allowed(&hub, request.uri(), request.headers(), Permission::View).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
+/// Somebody who may see what is here.
+struct RunViewer(Principal);
+
+impl FromRequestParts<Server> for RunViewer {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Response> {
+        allowed(&server.hub, &parts.uri, &parts.headers, Permission::View).await.map(Self)
+    }
+}
+
+fn unusable(error: qd_wire::CodedError) -> Response {
+    plain(StatusCode::BAD_REQUEST, &error.message)
+}
+
+async fn app(State(hub): State<Arc<Hub>>, RunViewer(principal): RunViewer, request: Request) -> Response {
     let Some(accept) = accept_key(&request) else {
         return plain(StatusCode::BAD_REQUEST, "This address speaks WebSocket (version 13) only");
     };
@@ -112,90 +125,75 @@ struct PageQuery {
     offset: Option<usize>,
 }
 
-async fn runs(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> Response {
-    listed(&hub, &uri, &headers, RUNS_DEFAULT).await
+async fn runs(
+    State(hub): State<Arc<Hub>>,
+    _: RunViewer,
+    query: QueryResult<PageQuery>,
+) -> Result<Response, Response> {
+    listed(&hub, query, RUNS_DEFAULT).await
 }
 
-async fn recent(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> Response {
-    listed(&hub, &uri, &headers, RECENT_DEFAULT).await
+async fn recent(
+    State(hub): State<Arc<Hub>>,
+    _: RunViewer,
+    query: QueryResult<PageQuery>,
+) -> Result<Response, Response> {
+    listed(&hub, query, RECENT_DEFAULT).await
 }
 
-async fn listed(hub: &Hub, uri: &Uri, headers: &HeaderMap, default: usize) -> Response {
-    if let Err(response) = allowed(hub, uri, headers, Permission::View).await {
-        return response;
-    }
-    let Ok(Query(query)) = Query::<PageQuery>::try_from_uri(uri) else {
-        return plain(StatusCode::BAD_REQUEST, "limit and offset must be whole numbers from 0");
-    };
+async fn listed(hub: &Hub, query: QueryResult<PageQuery>, default: usize) -> Result<Response, Response> {
+    let query = read_query(query, "limit and offset must be whole numbers from 0").map_err(unusable)?;
     let limit = query.limit.unwrap_or(default).clamp(1, RUNS_MAX);
-    match lists::runs(hub, query.offset.unwrap_or(0), limit).await {
-        Ok((runs, total)) => ([("x-total-count", total.to_string())], Json(runs)).into_response(),
-        Err(error) => unreadable(&error),
-    }
+    let (runs, total) = lists::runs(hub, query.offset.unwrap_or(0), limit).await.map_err(unreadable)?;
+    Ok(([("x-total-count", total.to_string())], Json(runs)).into_response())
 }
 
-pub(super) fn unreadable(error: &qd_store::StoreError) -> Response {
+fn unreadable(error: qd_store::StoreError) -> Response {
     plain(StatusCode::SERVICE_UNAVAILABLE, &format!("the server cannot read its store: {error}"))
 }
 
 async fn session(
     State(hub): State<Arc<Hub>>,
     Path(session_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    if let Err(response) = allowed(&hub, &uri, &headers, Permission::View).await {
-        return response;
-    }
-    match lists::run(&hub, &session_id).await {
-        Ok(Some(run)) => Json(run).into_response(),
-        Ok(None) => plain(StatusCode::NOT_FOUND, "unknown session_id"),
-        Err(error) => unreadable(&error),
-    }
+    _: RunViewer,
+) -> Result<Json<Value>, Response> {
+    let run = lists::run(&hub, &session_id).await.map_err(unreadable)?;
+    run.map(Json).ok_or_else(|| plain(StatusCode::NOT_FOUND, "unknown session_id"))
 }
 
-async fn hosts(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(response) = allowed(&hub, &uri, &headers, Permission::View).await {
-        return response;
-    }
-    match lists::hosts(&hub).await {
-        Ok(hosts) => Json(hosts).into_response(),
-        Err(error) => unreadable(&error),
-    }
+async fn hosts(State(hub): State<Arc<Hub>>, _: RunViewer) -> Result<Json<Vec<Value>>, Response> {
+    lists::hosts(&hub).await.map(Json).map_err(unreadable)
 }
 
 async fn run_messages(
     State(hub): State<Arc<Hub>>,
     Path(run_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    past(&hub, &run_id, &uri, &headers, UNKNOWN_RUN).await
+    _: RunViewer,
+    query: QueryResult<MessagesQuery>,
+) -> Result<Response, Response> {
+    past(&hub, &run_id, query, UNKNOWN_RUN).await
 }
 
 async fn session_messages(
     State(hub): State<Arc<Hub>>,
     Path(session_id): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
-    past(&hub, &session_id, &uri, &headers, "unknown session_id").await
+    _: RunViewer,
+    query: QueryResult<MessagesQuery>,
+) -> Result<Response, Response> {
+    past(&hub, &session_id, query, "unknown session_id").await
 }
 
-async fn past(hub: &Hub, run_id: &str, uri: &Uri, headers: &HeaderMap, unknown: &str) -> Response {
-    if let Err(response) = allowed(hub, uri, headers, Permission::View).await {
-        return response;
-    }
-    let Ok(Query(query)) = Query::<MessagesQuery>::try_from_uri(uri) else {
-        let error =
-            "before_id, before_seq, since_seq and limit must be whole numbers, include_output true or false";
-        return plain(StatusCode::BAD_REQUEST, error);
-    };
-    let Some(entry) = hub.session(run_id) else { return plain(StatusCode::NOT_FOUND, unknown) };
-    match messages::page(hub, &entry, &query).await {
-        Ok(page) => page.into_response(),
-        Err(error) => unreadable(&error),
-    }
+async fn past(
+    hub: &Hub,
+    run_id: &str,
+    query: QueryResult<MessagesQuery>,
+    unknown: &str,
+) -> Result<Response, Response> {
+    let error =
+        "before_id, before_seq, since_seq and limit must be whole numbers, include_output true or false";
+    let query = read_query(query, error).map_err(unusable)?;
+    let entry = hub.session(run_id).ok_or_else(|| plain(StatusCode::NOT_FOUND, unknown))?;
+    messages::page(hub, &entry, &query).await.map(MessagesPage::into_response).map_err(unreadable)
 }
 
 async fn input(
@@ -204,44 +202,34 @@ async fn input(
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Response {
-    let principal = match allowed(&hub, &uri, &headers, Permission::Operate).await {
-        Ok(principal) => principal,
-        Err(response) => return response,
-    };
-    let body = match timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => {
-            let error = format!("the body may have {BODY_BYTES_MAX} bytes");
-            return plain(StatusCode::PAYLOAD_TOO_LARGE, &error);
-        }
-        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
-    };
-    let command = match read_input(&run_id, &body) {
-        Ok(command) => command,
-        Err(error) => return plain(StatusCode::BAD_REQUEST, &error.message),
-    };
+) -> Result<StatusCode, Response> {
+    let principal = allowed(&hub, &uri, &headers, Permission::Operate).await?;
+    let body = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await;
+    let body = body.map_err(|_| plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"))?;
+    let body = body.map_err(|_| {
+        plain(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body may have {BODY_BYTES_MAX} bytes"))
+    })?;
+    let command =
+        read_input(&run_id, &body).map_err(|error| plain(StatusCode::BAD_REQUEST, &error.message))?;
     let asker = CommandSender::new(&principal, Arc::from("http"));
-    let ready = match prepare(&hub, &asker, &command) {
-        Ok((ready, _)) => ready,
-        Err(error) => return plain(status_of(error.code), &error.message),
-    };
+    let ready = prepare(&hub, &asker, &command);
+    let (ready, _) = ready.map_err(|error| plain(status_of(error.code), &error.message))?;
     let (done, wait) = oneshot::channel();
     let on_answer = Box::new(move |_: &Arc<Hub>, answered: CommandAnswer| {
         // Who asked may have gone; the input is written all the same.
         let _ = done.send(answered);
     });
     send_ready(&hub, &asker, ready, on_answer);
-    match wait.await {
-        Ok(answered) if answered.success => StatusCode::NO_CONTENT.into_response(),
-        Ok(answered) if answered.link_lost => plain(StatusCode::BAD_GATEWAY, HOST_OFFLINE),
-        // Whether it was written is not known; the same input_id can be sent again.
-        Ok(answered) if answered.timed_out => {
-            plain(StatusCode::GATEWAY_TIMEOUT, &answered.error.unwrap_or_default())
-        }
-        Ok(answered) => plain(StatusCode::CONFLICT, &answered.error.unwrap_or_default()),
-        Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "the server stops"),
+    let answered = wait.await.map_err(|_| plain(StatusCode::SERVICE_UNAVAILABLE, "the server stops"))?;
+    if answered.success {
+        return Ok(StatusCode::NO_CONTENT);
     }
+    if answered.link_lost {
+        return Err(plain(StatusCode::BAD_GATEWAY, HOST_OFFLINE));
+    }
+    // Whether it was written is not known after a timeout; the same input_id can be sent again.
+    let status = if answered.timed_out { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::CONFLICT };
+    Err(plain(status, &answered.error.unwrap_or_default()))
 }
 
 /// As the document has it; where it says nothing, as the table of codes has it.
@@ -258,26 +246,21 @@ struct LogQuery {
     max_bytes: Option<u64>,
 }
 
-async fn logs(State(hub): State<Arc<Hub>>, uri: Uri, headers: HeaderMap) -> Response {
-    if let Err(response) = allowed(&hub, &uri, &headers, Permission::Manage).await {
-        return response;
-    }
-    let Ok(Query(query)) = Query::<LogQuery>::try_from_uri(&uri) else {
-        return plain(StatusCode::BAD_REQUEST, "lines and max_bytes must be whole numbers from 1");
-    };
-    let Some(path) = &hub.config.log_path else {
-        return plain(StatusCode::NOT_FOUND, "this server writes no log file");
-    };
+async fn logs(
+    State(hub): State<Arc<Hub>>,
+    uri: Uri,
+    headers: HeaderMap,
+    query: QueryResult<LogQuery>,
+) -> Result<Json<Value>, Response> {
+    allowed(&hub, &uri, &headers, Permission::Manage).await?;
+    let query = read_query(query, "lines and max_bytes must be whole numbers from 1").map_err(unusable)?;
+    let path = hub.config.log_path.as_ref();
+    let path = path.ok_or_else(|| plain(StatusCode::NOT_FOUND, "this server writes no log file"))?;
     let lines = query.lines.unwrap_or(LOG_LINES.0).clamp(1, LOG_LINES.1);
     let max_bytes = query.max_bytes.unwrap_or(LOG_BYTES.0).clamp(1, LOG_BYTES.1);
-    match lists::log_tail(path, lines, max_bytes).await {
-        Ok((text, truncated)) => {
-            Json(json!({ "path": path.display().to_string(), "text": text, "truncated": truncated }))
-                .into_response()
-        }
-        Err(error) => {
-            let error = format!("failed to read log file: {}: {error}", path.display());
-            plain(StatusCode::INTERNAL_SERVER_ERROR, &error)
-        }
-    }
+    let (text, truncated) = lists::log_tail(path, lines, max_bytes).await.map_err(|error| {
+        let error = format!("failed to read log file: {}: {error}", path.display());
+        plain(StatusCode::INTERNAL_SERVER_ERROR, &error)
+    })?;
+    Ok(Json(json!({ "path": path.display().to_string(), "text": text, "truncated": truncated })))
 }

@@ -1,7 +1,7 @@
 //! An export as one HTML file that needs nothing else: no script, no address of others. Whatever an agent has written is
 //! text in it.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use qd_wire::data::SessionSummary;
 use qd_wire::message::{KnownPart, Message, Part, Role};
@@ -38,27 +38,18 @@ pub(super) fn head(session: &SessionSummary, exported_at: i64) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"generator\" content=\"Quarterdeck\">\n<title>",
     );
-    escape(&mut out, title(session));
-    out.push_str("</title>\n<style>");
-    out.push_str(STYLE);
-    out.push_str("</style>\n<main>\n<h1>");
-    escape(&mut out, title(session));
-    out.push_str("</h1>\n<dl>\n");
+    // Writing to a String cannot fail, here and below.
+    let title = Escaped(title(session));
+    let _ = writeln!(out, "{title}</title>\n<style>{STYLE}</style>\n<main>\n<h1>{title}</h1>\n<dl>");
     for (name, value) in facts(session, exported_at) {
-        out.push_str("<dt>");
-        out.push_str(name);
-        out.push_str("</dt><dd>");
-        escape(&mut out, &value);
-        out.push_str("</dd>\n");
+        let _ = writeln!(out, "<dt>{name}</dt><dd>{}</dd>", Escaped(&value));
     }
     out.push_str("</dl>\n");
     out
 }
 
 pub(super) fn note(out: &mut String, text: &str) {
-    out.push_str("<p class=\"note\">");
-    escape(out, text);
-    out.push_str("</p>\n");
+    let _ = writeln!(out, "<p class=\"note\">{}</p>", Escaped(text));
 }
 
 pub(super) fn message(out: &mut String, message: &Message) {
@@ -68,13 +59,11 @@ pub(super) fn message(out: &mut String, message: &Message) {
         Role::System => "system",
         Role::Tool => "tool",
     };
-    let _ = write!(out, "<article class=\"{class}\" id=\"m{}\">\n<header><b>", message.idx);
-    escape(out, &speaker(message));
-    out.push_str("</b> · ");
-    out.push_str(&time(message.created_at));
+    let (speaker, time) = (speaker(message), time(message.created_at));
+    let _ = writeln!(out, "<article class=\"{class}\" id=\"m{}\">", message.idx);
+    let _ = write!(out, "<header><b>{}</b> · {time}", Escaped(&speaker));
     if let Some(model) = &message.model {
-        out.push_str(" · ");
-        escape(out, model);
+        let _ = write!(out, " · {}", Escaped(model));
     }
     out.push_str("</header>\n");
     for each in &message.parts {
@@ -109,9 +98,8 @@ fn part(out: &mut String, part: &Part, is_error: bool) {
         }
         KnownPart::Image { source, alt, .. } => match image(source) {
             Some((mime, data)) => {
-                let _ = write!(out, "<p><img src=\"data:{mime};base64,{data}\" alt=\"");
-                escape(out, alt.as_deref().unwrap_or("Image"));
-                out.push_str("\"></p>\n");
+                let alt = Escaped(alt.as_deref().unwrap_or("Image"));
+                let _ = writeln!(out, "<p><img src=\"data:{mime};base64,{data}\" alt=\"{alt}\"></p>");
             }
             None => note(out, &elsewhere("Image", source)),
         },
@@ -135,11 +123,9 @@ fn hint(text: &str) -> String {
 }
 
 fn folded(out: &mut String, summary: &str, text: &str, is_bad: bool) {
-    out.push_str(if is_bad { "<details class=\"bad\">\n<summary>" } else { "<details>\n<summary>" });
-    escape(out, summary);
-    out.push_str("</summary>\n<pre>");
-    escape(out, text);
-    out.push_str("</pre>\n</details>\n");
+    let class = if is_bad { " class=\"bad\"" } else { "" };
+    let (summary, text) = (Escaped(summary), Escaped(text));
+    let _ = write!(out, "<details{class}>\n<summary>{summary}</summary>\n<pre>{text}</pre>\n</details>\n");
 }
 
 /// Text as it is, with code between fences set apart.
@@ -178,36 +164,34 @@ fn prose(out: &mut String, text: &str) {
 
 fn paragraph(out: &mut String, text: &str) {
     let text = text.trim_matches('\n');
-    if text.is_empty() {
-        return;
+    if !text.is_empty() {
+        let _ = writeln!(out, "<div class=\"text\">{}</div>", Escaped(text));
     }
-    out.push_str("<div class=\"text\">");
-    escape(out, text);
-    out.push_str("</div>\n");
 }
 
 fn block(out: &mut String, text: &str) {
-    out.push_str("<pre>");
-    escape(out, text.trim_end_matches('\n'));
-    out.push_str("</pre>\n");
+    let _ = writeln!(out, "<pre>{}</pre>", Escaped(text.trim_end_matches('\n')));
 }
 
 /// Text that is only ever text, within an element or a quoted attribute. What would be invisible is shown.
-pub(super) fn escape(out: &mut String, text: &str) {
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(letter),
-            '\r' => {}
-            _ if is_tricky(letter) => {
-                let _ = write!(out, "[U+{:04X}]", u32::from(letter));
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for letter in self.0.chars() {
+            match letter {
+                '&' => out.write_str("&amp;")?,
+                '<' => out.write_str("&lt;")?,
+                '>' => out.write_str("&gt;")?,
+                '"' => out.write_str("&quot;")?,
+                '\'' => out.write_str("&#39;")?,
+                '\n' | '\t' => out.write_char(letter)?,
+                '\r' => {}
+                _ if is_tricky(letter) => write!(out, "[U+{:04X}]", u32::from(letter))?,
+                _ if letter.is_control() => out.write_char('\u{fffd}')?,
+                _ => out.write_char(letter)?,
             }
-            _ if letter.is_control() => out.push('\u{fffd}'),
-            _ => out.push(letter),
         }
+        Ok(())
     }
 }

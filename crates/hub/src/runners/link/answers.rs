@@ -31,23 +31,18 @@ pub(super) struct RunnerAnswer {
 struct AttachHead {
     resume: Resume,
     seq: u64,
-    #[serde(default)]
     session_id: Option<String>,
-    #[serde(default)]
     messages: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct AnswerBody<'a> {
-    #[serde(default)]
     session_id: Option<String>,
     #[serde(default)]
     ts: i64,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     data: Option<&'a RawValue>,
-    #[serde(default)]
     error: Option<String>,
-    #[serde(default)]
     code: Option<ErrorCode>,
 }
 

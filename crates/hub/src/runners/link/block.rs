@@ -263,7 +263,8 @@ impl BlockSplitter<'_> {
             Some(entry) if seq == Some(1) && entry.is_orphan.load(Ordering::Relaxed) => {
                 self.hub.forget_session(&entry);
                 // A session the runner had lost comes anew: the old one goes.
-                self.steps.push(StreamStep::Session(SessionStep { entry, content: StepContent::Forget(None) }));
+                self.steps
+                    .push(StreamStep::Session(SessionStep { entry, content: StepContent::Forget(None) }));
                 match self.newborn(session_id) {
                     Some(entry) => entry,
                     None => return false,
@@ -346,7 +347,8 @@ impl BlockSplitter<'_> {
                 effect,
             });
             let records = records.collect();
-            let frames = (!frames.is_empty()).then_some(StepContent::Frames { frames, records, heads, notes });
+            let frames =
+                (!frames.is_empty()).then_some(StepContent::Frames { frames, records, heads, notes });
             let natives = natives.finish(self.is_local).map(StepContent::Natives);
             // An ack names records of this very block too, so it comes after their commit.
             let contents = [frames, natives, ack.map(StepContent::Ack)].into_iter().flatten();

@@ -34,7 +34,12 @@ pub(super) struct SessionStep {
 
 pub(super) enum StepContent {
     /// Frames to publish, after their records are stored.
-    Frames { frames: Bytes, records: Vec<NewRecord>, heads: Vec<RecordHead>, notes: Vec<SessionNote> },
+    Frames {
+        frames: Bytes,
+        records: Vec<NewRecord>,
+        heads: Vec<RecordHead>,
+        notes: Vec<SessionNote>,
+    },
     /// Events in the words of the session's own harness.
     Natives(NativeEvents),
     /// The runner has sent what the hub has: tell it how far that goes.
@@ -62,7 +67,9 @@ impl SessionStep {
         let is_gone = self.entry.is_being_deleted() || self.entry.is_over();
         match &mut self.content {
             // Records of a session that is deleted would bring it back, and an ack would count for the next of its name.
-            StepContent::Frames { .. } | StepContent::Ack(_) if is_gone => self.content = StepContent::Dropped,
+            StepContent::Frames { .. } | StepContent::Ack(_) if is_gone => {
+                self.content = StepContent::Dropped
+            }
             StepContent::Frames { records, .. } => batch.append(records),
             StepContent::Natives(_)
             | StepContent::Ack(_)

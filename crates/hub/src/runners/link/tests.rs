@@ -1,24 +1,16 @@
 use bytes::Bytes;
 use qd_link::memory::pair;
-use qd_store::{HubStore, StoreOptions};
 use qd_wire::data::RunnerStatus;
 
 use super::*;
 use crate::command::pending::{AnswerTo, PendingCommand, PendingKind};
 use crate::command::reply::ReplyTo;
-use crate::config::HubConfig;
 use crate::connection::Mailbox;
-use crate::hub::StoredHub;
-use crate::{LoginCodes, OwnerToken};
+use crate::hub::{test_hub, wait_until};
+use crate::runners::runner::Runner;
 
 const HELLO: &[u8] = b"{\"type\":\"runner.hello\",\"runner_id\":\"r\",\"hostname\":\"h\",\"harnesses\":[],\
     \"max_sessions\":1,\"version\":\"1\",\"os\":\"linux\"}\n";
-
-fn hub(directory: &tempfile::TempDir) -> Arc<Hub> {
-    let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-    let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-    Arc::new(Hub::new(config, store, StoredHub::default()))
-}
 
 fn identity() -> RunnerIdentity {
     RunnerIdentity { runner_id: Arc::from("r"), is_local: false, peer: "test".to_owned() }
@@ -39,29 +31,31 @@ fn pending(link: &Arc<RunnerSendQueue>) -> PendingCommand {
     }
 }
 
-/// Serves one more connection of the runner, until it is the one that commands go to.
-async fn connect(hub: &Arc<Hub>) -> (LinkEnd, tokio::task::JoinHandle<()>, Arc<RunnerLink>) {
-    let before = hub.runner("r").and_then(|runner| runner.link());
-    let (hub_end, mut link) = pair();
+type RunnerLinkOf = fn(&Runner) -> Option<Arc<RunnerLink>>;
+
+/// Serves one more connection of the runner, until `its` link of the runner is another one than before.
+async fn serve(hub: &Arc<Hub>, its: RunnerLinkOf) -> (LinkEnd, tokio::task::JoinHandle<()>, Arc<RunnerLink>) {
+    let its = || hub.runner("r").and_then(|runner| its(&runner));
+    let before = its();
+    let (hub_end, link) = pair();
     let task = tokio::spawn(run(Arc::clone(hub), identity(), hub_end, CancellationToken::new()));
     link.sender.send(Bytes::from_static(HELLO)).await.unwrap();
+    let is_before = |now: &Arc<RunnerLink>| before.as_ref().is_some_and(|before| Arc::ptr_eq(before, now));
+    wait_until(|| its().is_some_and(|now| !is_before(&now))).await;
+    (link, task, its().unwrap())
+}
+
+/// Serves one that is welcomed, until it is the one that commands go to.
+async fn connect(hub: &Arc<Hub>) -> (LinkEnd, tokio::task::JoinHandle<()>, Arc<RunnerLink>) {
+    let (mut link, task, now) = serve(hub, Runner::link).await;
     let welcome = link.receiver.recv().await.unwrap();
     assert!(welcome.starts_with(b"{\"type\":\"runner.welcome\""), "{welcome:?}");
-    // The welcome is sent just before the runner is open to others.
-    loop {
-        match hub.runner("r").and_then(|runner| runner.link()) {
-            Some(now) if !before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &now)) => {
-                return (link, task, now);
-            }
-            _ => tokio::task::yield_now().await,
-        }
-    }
+    (link, task, now)
 }
 
 #[tokio::test]
 async fn a_newer_connection_ends_the_old_one_whose_late_death_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     let (mut old, old_task, old_link) = connect(&hub).await;
     let old_number = hub.pending.insert(pending(&old_link.send_queue));
     let (_new, _new_task, new_link) = connect(&hub).await;
@@ -84,8 +78,7 @@ async fn a_newer_connection_ends_the_old_one_whose_late_death_changes_nothing() 
 
 #[tokio::test]
 async fn a_runner_answers_its_own_commands_only() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     let (own, other): (Arc<RunnerSendQueue>, Arc<RunnerSendQueue>) = (Arc::default(), Arc::default());
     let number = hub.pending.insert(pending(&own));
     let id = format!("h{number}");
@@ -95,33 +88,17 @@ async fn a_runner_answers_its_own_commands_only() {
     hub.store.close().await;
 }
 
-/// Serves a connection whose hello has to wait, and lets it come as far as it can.
-async fn dial(hub: &Arc<Hub>) -> (LinkEnd, tokio::task::JoinHandle<()>) {
-    let before = hub.runner("r").and_then(|runner| runner.newest_link());
-    let (hub_end, link) = pair();
-    let task = tokio::spawn(run(Arc::clone(hub), identity(), hub_end, CancellationToken::new()));
-    link.sender.send(Bytes::from_static(HELLO)).await.unwrap();
-    loop {
-        match hub.runner("r").and_then(|runner| runner.newest_link()) {
-            Some(now) if !before.as_ref().is_some_and(|before| Arc::ptr_eq(before, &now)) => {
-                return (link, task);
-            }
-            _ => tokio::task::yield_now().await,
-        }
-    }
-}
-
 #[tokio::test]
 async fn nobody_is_welcomed_before_the_connections_before_it_are_done() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     // A connection that still commits what it has read.
     let busy = Arc::new(RunnerLink::new(&CancellationToken::new()));
     let runner = hub.runner_or_new(&Arc::from("r"));
     assert!(runner.claim(&busy).is_none());
-    let (mut second, second_task) = dial(&hub).await;
+    // These are as far as they can come while their hello has to wait.
+    let (mut second, second_task, _) = serve(&hub, Runner::newest_link).await;
     assert!(busy.stop.is_cancelled(), "it is told to end");
-    let (mut third, _third_task) = dial(&hub).await;
+    let (mut third, _third_task, _) = serve(&hub, Runner::newest_link).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
         assert!(runner.link().is_none() && !second_task.is_finished());
@@ -138,8 +115,7 @@ async fn nobody_is_welcomed_before_the_connections_before_it_are_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_hello_is_closed() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     let (hub_end, mut link) = pair();
     tokio::spawn(run(Arc::clone(&hub), identity(), hub_end, CancellationToken::new()));
     assert!(link.receiver.recv().await.is_none());
@@ -151,16 +127,13 @@ const RECORD: &[u8] = b"{\"type\":\"event\",\"session_id\":\"s\",\"runner_id\":\
 
 #[tokio::test]
 async fn what_waits_for_the_store_is_bounded_for_all_links_together() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     // Other links hold all the room.
     let units = u32::try_from(crate::hub::COMMIT_UNITS_MAX).unwrap();
     let all = Arc::clone(&hub.commit_room).acquire_many_owned(units).await.unwrap();
     let (mut link, task, this) = connect(&hub).await;
     link.sender.send(Bytes::from_static(RECORD)).await.unwrap();
-    while hub.session("s").is_none_or(|entry| entry.is_settled()) {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| hub.session("s").is_some_and(|entry| !entry.is_settled())).await;
     assert!(hub.store.session("s").await.unwrap().is_none());
     // A link that is to end does not wait for the others for long, and nobody waits for what it gives up.
     this.end();
@@ -173,19 +146,13 @@ async fn what_waits_for_the_store_is_bounded_for_all_links_together() {
     link.sender.send(Bytes::from_static(RECORD)).await.unwrap();
     let ack = link.receiver.recv().await.unwrap();
     assert!(ack.starts_with(b"{\"type\":\"ack\""), "{ack:?}");
-    loop {
-        if hub.commit_room.available_permits() == crate::hub::COMMIT_UNITS_MAX {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| hub.commit_room.available_permits() == crate::hub::COMMIT_UNITS_MAX).await;
     hub.store.close().await;
 }
 
 #[tokio::test]
 async fn a_runner_is_told_once_of_a_deleted_session_and_only_when_its_tombstone_stands() {
-    let directory = tempfile::tempdir().unwrap();
-    let hub = hub(&directory);
+    let (hub, _directory) = test_hub(|_| {});
     let (session_id, runner_id): (Arc<str>, Arc<str>) = (Arc::from("gone"), Arc::from("r"));
     hub.mark_deleted(&session_id, &runner_id);
     let (mut link, _task, this) = connect(&hub).await;
@@ -205,9 +172,7 @@ async fn a_runner_is_told_once_of_a_deleted_session_and_only_when_its_tombstone_
     assert_eq!(String::from_utf8_lossy(&order).matches("bury:gone").count(), 1);
     assert!(hub.deleted_on("gone").is_some(), "its name is not free before the runner has answered");
     link.sender.send(Bytes::from_static(answer)).await.unwrap();
-    while hub.deleted_on("gone").is_some() {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| hub.deleted_on("gone").is_none()).await;
     assert!(hub.store.deleted_sessions_of("r").await.unwrap().is_empty());
     hub.store.close().await;
 }

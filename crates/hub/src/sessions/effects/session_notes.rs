@@ -141,19 +141,12 @@ fn note_described(
 
 #[cfg(test)]
 mod tests {
-    use qd_store::{HubStore, StoreOptions};
-
     use super::*;
-    use crate::config::HubConfig;
-    use crate::hub::StoredHub;
-    use crate::{LoginCodes, OwnerToken};
+    use crate::hub::test_hub;
 
     #[tokio::test]
     async fn an_agent_that_died_is_shown_as_failed_until_it_runs_again() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = HubStore::open(&directory.path().join("hub.db"), StoreOptions::default()).unwrap();
-        let config = HubConfig::new(OwnerToken::new("t"), LoginCodes::default());
-        let hub = Arc::new(Hub::new(config, store, StoredHub::default()));
+        let (hub, _directory) = test_hub(|_| {});
         let entry = hub.session_or_new("s", &Arc::from("r"));
         let shown = || (entry.status(), entry.summary(false).working_since.is_some());
         let apply = |seq: u64, changes: Vec<ProjectionChange>| {

@@ -1,9 +1,10 @@
 //! The permission table, asked at every face: each command, for each role and for tokens with few scopes.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use qd_hub::Limits;
+use qd_link::mutex::Mutex;
 use qd_wire::command_table::{self, COMMANDS, Permission};
 use qd_wire::people::{Permissions, Role};
 use qd_wire::pi_server::COMMANDS as PI_COMMANDS;
@@ -60,7 +61,7 @@ impl Asked {
             loop {
                 let command = runner.command().await;
                 runner.refuse(&command, "scripted").await;
-                log.0.lock().unwrap().push(command);
+                log.0.lock().push(command);
             }
         });
         asked
@@ -68,7 +69,7 @@ impl Asked {
 
     /// Takes what came, all of which must be from somebody who may, and under their name and role.
     fn check(&self, access: &Access) {
-        for command in self.0.lock().unwrap().drain(..) {
+        for command in self.0.lock().drain(..) {
             let cmd = command["cmd"].as_str().unwrap();
             // What the hub asks on its own account.
             if command["user_id"] == "hub" || cmd.starts_with('_') {
@@ -138,7 +139,7 @@ async fn a_run_needs_the_permission_for_a_shell() {
         let answer = client.next().await;
         assert_eq!(is_denied(&answer), !may, "{answer}");
     }
-    assert_eq!(asked.0.lock().unwrap().len(), 1);
+    assert_eq!(asked.0.lock().len(), 1);
     world.stop().await;
 }
 
@@ -176,7 +177,7 @@ async fn a_terminal_takes_input_from_those_who_may_use_a_shell() {
     assert!(is_denied(&json!(app.heard_until_now().await)));
     let input = json!({"input_id":"k","text":"x"}).to_string();
     assert_eq!(call(&world, Some(token), "POST", "/runs/run-1/input", &input).await.0, 403);
-    let commands = std::mem::take(&mut *asked.0.lock().unwrap());
+    let commands = std::mem::take(&mut *asked.0.lock());
     let of_run = commands.iter().filter(|it| it["session_id"] == "run-1" && it["user_id"] != "hub");
     let of_run: Vec<&Value> = of_run.map(|command| &command["cmd"]).collect();
     assert_eq!(of_run, ["run.stop"], "the rest did not get through");

@@ -1,9 +1,10 @@
 //! Secrets are in no log, and what is stored is for its owner's eyes only.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use qd_hub::Limits;
+use qd_link::mutex::Mutex;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -16,7 +17,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -87,7 +88,7 @@ async fn hole_05_no_secret_is_logged() {
     tokio::join!(call(&world, Some(&login), "POST", "/runs/s/input", input), answer);
     world.stop().await;
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(log.contains("there is a new access token"), "the log is caught: {log}");
     for secret in [TOKEN, &login, &token, &host_token, PASSWORD, "-secret", "-password", "wrong-login-code"]
         .into_iter()

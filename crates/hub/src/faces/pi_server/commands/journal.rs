@@ -45,12 +45,12 @@ pub(crate) struct JournalRecovery {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StoredOutcome {
     pub(crate) success: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// Absent in rows of versions before codes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) code: Option<ErrorCode>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session_version: Option<u64>,
     #[serde(default)]
     pub(crate) timed_out: bool,

@@ -19,7 +19,7 @@ use crate::sessions::reads::unreadable;
 
 #[derive(Deserialize)]
 struct NativeMessages<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     native: Option<&'a RawValue>,
 }
 

@@ -104,11 +104,8 @@ fn to_create(
     key: Option<&str>,
     runner_id: Option<&str>,
 ) -> Result<Command<'static>, CodedError> {
-    let command = canonical(job, key)?.on(job.session().to_owned());
-    Ok(match runner_id.or_else(|| request::named_runner(&job.request)) {
-        Some(runner_id) => command.at(runner_id.to_owned()),
-        None => command,
-    })
+    let runner_id = runner_id.or_else(|| request::named_runner(&job.request)).map(str::to_owned);
+    Ok(canonical(job, key)?.on(job.session().to_owned()).at_if(runner_id))
 }
 
 /// `runner_id` is the one that was asked before, if one was.
@@ -208,21 +205,19 @@ pub(crate) fn list(hub: &Arc<Hub>, job: CommandJob) {
         if silent.is_empty() {
             return finish_list(hub, &job, sessions);
         }
-        hub.spawn(async move |hub| {
-            match reads::sessions(&hub).await {
-                Ok(rows) => {
-                    let is_silent =
-                        |row: &SessionSummary| silent.iter().any(|entry| *entry.id == *row.session_id);
-                    sessions.extend(
-                        rows.into_iter()
-                            .filter(is_silent)
-                            .map(|row| (row.created_at, answer::summary_info(&row))),
-                    );
-                    finish_list(&hub, &job, sessions);
-                }
-                Err(error) => {
-                    finish(&hub, &job, failure(unreadable(&error)));
-                }
+        hub.spawn(async move |hub| match reads::sessions(&hub).await {
+            Ok(rows) => {
+                let is_silent =
+                    |row: &SessionSummary| silent.iter().any(|entry| *entry.id == *row.session_id);
+                sessions.extend(
+                    rows.into_iter()
+                        .filter(is_silent)
+                        .map(|row| (row.created_at, answer::summary_info(&row))),
+                );
+                finish_list(&hub, &job, sessions);
+            }
+            Err(error) => {
+                finish(&hub, &job, failure(unreadable(&error)));
             }
         });
     });
