@@ -9,20 +9,24 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::{
-    assert_fields, demo_with_session, err, failed, pi, pi_session, sandbox, session_rows, signal, until,
+    assert_fields, demo_with_session, err, failed, out, pi, pi_session, sandbox, session_rows, signal, until,
 };
 
 /// Runs a command that must succeed: its stdout.
 async fn ok(qd: &Qd, arguments: &[&str]) -> String {
-    crate::ok(&qd.cli(arguments).await)
+    let output = qd.cli(arguments).await;
+    assert_eq!(output.status.code(), Some(0), "qd {arguments:?}: {}{}", out(&output), err(&output));
+    out(&output)
 }
 
 /// Runs a command that must fail with this code: its stderr.
 async fn fail(qd: &Qd, arguments: &[&str], code: i32) -> String {
-    failed(&qd.cli(arguments).await, code)
+    let output = qd.cli(arguments).await;
+    assert_eq!(output.status.code(), Some(code), "qd {arguments:?}: {}{}", out(&output), err(&output));
+    err(&output)
 }
 
-/// The same with `--json`: its values, one per line.
+/// Runs a command that must succeed with `--json`: its values, one per line.
 async fn ok_json(qd: &Qd, arguments: &[&str]) -> Vec<Value> {
     let text = ok(qd, &[arguments, &["--json"]].concat()).await;
     text.lines()
@@ -318,8 +322,9 @@ async fn wrong_usage_is_told_apart() {
         (&["up", "--listen", "0.0.0.0:0", "--tls", "off"], "--insecure-bind"),
         (&["ls", "--config", "/no/such.toml"], "/no/such.toml"),
     ] {
-        let error = failed(&sandbox.run(arguments).await, 2);
-        assert!(error.contains(says), "{arguments:?}: {error}");
+        let output = sandbox.run(arguments).await;
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", err(&output));
+        assert!(err(&output).contains(says), "{arguments:?}: {}", err(&output));
     }
     let error: Value = serde_json::from_str(&failed(&sandbox.run(&["ls", "--json"]).await, 3)).unwrap();
     assert_eq!(error["error"]["kind"], "unreachable");

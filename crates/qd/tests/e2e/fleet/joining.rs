@@ -84,8 +84,9 @@ async fn a_hub_with_its_own_certificate_is_known_by_its_code() {
         (&["--fingerprint", "abc"], 2, "not a fingerprint"),
         (&["--fingerprint", &fingerprint], 0, ""),
     ] {
-        let error = failed(&elsewhere.run(&[&ls, more].concat()).await, code);
-        assert!(error.contains(text), "{more:?}: {error}");
+        let output = elsewhere.run(&[&ls, more].concat()).await;
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {}", err(&output));
+        assert!(err(&output).contains(text), "{more:?}: {}", err(&output));
     }
     let doctor = ok(&desk.cli(&["doctor"]).await);
     assert!(doctor.contains("with the certificate that was joined"), "{doctor}");
