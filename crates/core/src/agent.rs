@@ -157,6 +157,24 @@ pub struct NativeMessage {
     pub metadata: Option<JsonObject>,
 }
 
+impl NativeMessage {
+    /// A message of which no more is known.
+    pub fn new(head: MessageHead, parts: Vec<Part>) -> Self {
+        Self {
+            head,
+            parts,
+            model: None,
+            provider: None,
+            stop_reason: None,
+            usage: None,
+            tool_name: None,
+            is_error: None,
+            error: None,
+            metadata: None,
+        }
+    }
+}
+
 /// What the session machine wants from an agent. Drivers build native commands from it; a client's JSON is
 /// never passed through.
 #[derive(Debug, Clone, PartialEq)]

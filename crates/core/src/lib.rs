@@ -9,6 +9,8 @@
 
 pub mod agent;
 pub mod breaker;
+#[cfg(test)]
+mod choices;
 pub mod command_queue;
 pub mod encoding;
 pub mod event_writer;

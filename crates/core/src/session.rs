@@ -169,7 +169,7 @@ pub struct Session {
 }
 
 /// A prompt on its way into the agent; found again when it comes back as a user message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExpectedPrompt {
     /// The command it came by, to forget it when it fails.
     pub token: u64,

@@ -22,18 +22,7 @@ fn head() -> impl Strategy<Value = MessageHead> {
 }
 
 fn native(head: MessageHead, stop_reason: Option<StopReason>) -> NativeMessage {
-    NativeMessage {
-        head,
-        parts: Vec::new(),
-        model: None,
-        provider: None,
-        stop_reason,
-        usage: None,
-        tool_name: None,
-        is_error: None,
-        error: None,
-        metadata: None,
-    }
+    NativeMessage { stop_reason, ..NativeMessage::new(head, Vec::new()) }
 }
 
 fn agent_event() -> impl Strategy<Value = AgentEvent> {
@@ -238,9 +227,7 @@ fn a_prompt_that_failed_names_no_later_message() {
         token,
         text: String::new(),
         client_id: Some(client_id.into()),
-        user_id: None,
-        is_steering: false,
-        image_count: 0,
+        ..ExpectedPrompt::default()
     };
     session.expect_prompt(expect(1, "A"));
     session.forget_prompt(1);

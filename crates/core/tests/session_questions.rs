@@ -213,14 +213,7 @@ fn who_watches_hears_the_end_of_work_that_was_cut_off() {
 
 #[test]
 fn who_watches_hears_the_end_of_a_prompt_that_never_became_a_turn() {
-    let prompt = |token| ExpectedPrompt {
-        token,
-        text: "hi".into(),
-        client_id: None,
-        user_id: None,
-        is_steering: false,
-        image_count: 0,
-    };
+    let prompt = |token| ExpectedPrompt { token, text: "hi".into(), ..ExpectedPrompt::default() };
     // The yes came before the end, or after it.
     for is_late in [false, true] {
         let mut session = session();
@@ -242,18 +235,8 @@ fn who_watches_hears_the_end_of_a_prompt_that_never_became_a_turn() {
 
 #[test]
 fn who_watches_hears_that_the_messages_changed_without_events() {
-    let message = || NativeMessage {
-        head: MessageHead { role: Role::User, created_at: 5, tool_call_id: None },
-        parts: Vec::new(),
-        model: None,
-        provider: None,
-        stop_reason: None,
-        usage: None,
-        tool_name: None,
-        is_error: None,
-        error: None,
-        metadata: None,
-    };
+    let head = MessageHead { role: Role::User, created_at: 5, tool_call_id: None };
+    let message = || NativeMessage::new(head.clone(), Vec::new());
     let compacted = |success| AgentEvent::CompactionEnded {
         success,
         will_retry: false,

@@ -4,34 +4,12 @@
 mod support;
 
 use proptest::prelude::*;
-use qd_core::agent::{AgentEvent, Image, MessageHead, NativeMessage};
+use qd_core::agent::{AgentEvent, Image};
 use qd_core::event_writer::EventWriter;
 use qd_core::session::{AgentEnd, ExpectedPrompt, Session};
 use qd_wire::data::{QueueSetData, QueueState};
-use qd_wire::message::{KnownPart, Part, Role};
-use serde_json::{Value, json};
-use support::{events_of, session};
-
-fn queue(steering: &[&str], follow_up: &[&str]) -> QueueState {
-    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    QueueState { steering: owned(steering), follow_up: owned(follow_up) }
-}
-
-fn user_message(text: &str, created_at: i64) -> AgentEvent {
-    let text = KnownPart::Text { id: "p0".into(), text: text.into(), format: None, meta: None };
-    AgentEvent::MessageEnded(NativeMessage {
-        head: MessageHead { role: Role::User, created_at, tool_call_id: None },
-        parts: vec![Part::Known(text)],
-        model: None,
-        provider: None,
-        stop_reason: None,
-        usage: None,
-        tool_name: None,
-        is_error: None,
-        error: None,
-        metadata: None,
-    })
-}
+use serde_json::json;
+use support::{events_of, last_queue, queue, session, user_message_ended};
 
 /// A session that works, with this in the agent's queue.
 fn working(queued: QueueState) -> (Session, EventWriter) {
@@ -55,11 +33,6 @@ fn set(
 
 fn kept(session: &Session) -> Vec<(String, bool)> {
     session.memory().kept.iter().map(|kept| (kept.text.clone(), kept.is_steering)).collect()
-}
-
-fn last_queue(out: &EventWriter) -> Value {
-    let events = events_of(out.bytes());
-    events.iter().rev().find(|event| event["event"] == "queue.changed").unwrap()["queue"].clone()
 }
 
 #[test]
@@ -118,7 +91,7 @@ fn what_the_agent_read_meanwhile_is_not_sent_again_and_is_said() {
     // The person has not seen yet that it was read.
     let (mut session, mut out) = working(before.clone());
     session.agent_event(2, AgentEvent::QueueChanged(queue(&[], &["b"])), &mut out);
-    session.agent_event(3, user_message("a", 3), &mut out);
+    session.agent_event(3, user_message_ended("a", 3), &mut out);
     let data = set(&mut session, &mut out, queue(&[], &["b"]), before);
     assert_eq!((data.follow_up, data.taken), (vec!["b".to_owned()], vec!["a".to_owned()]));
 }
@@ -184,7 +157,7 @@ fn what_the_agent_gave_back_and_reads_all_the_same_is_not_sent_again() {
     let before = queue(&[], &["a", "b"]);
     let (mut session, mut out) = working(before.clone());
     set(&mut session, &mut out, before.clone(), before);
-    session.agent_event(12, user_message("a", 12), &mut out);
+    session.agent_event(12, user_message_ended("a", 12), &mut out);
     assert_eq!(kept(&session), [("b".to_owned(), false)]);
     assert_eq!(last_queue(&out), json!({"steering": [], "follow_up": ["b"]}));
 }

@@ -15,6 +15,7 @@ mod group;
 mod hub;
 mod inline;
 mod key;
+mod lock;
 mod migrate;
 mod reader;
 mod runner;

@@ -23,39 +23,41 @@ pub struct Artefact {
 /// All generated files.
 pub fn artefacts() -> Result<Vec<Artefact>, String> {
     Ok(vec![
-        Artefact { path: "docs/generated/canonical.schema.json", text: schema()? },
-        Artefact { path: "docs/generated/commands.json", text: commands()? },
+        Artefact { path: "docs/generated/canonical.schema.json", text: schema::<Canonical>()? },
+        Artefact { path: "docs/generated/commands.json", text: pretty(&command_table::COMMANDS)? },
         Artefact { path: "docs/generated/errors.json", text: pretty(&error::ERRORS)? },
-        Artefact { path: "docs/generated/pi-server.schema.json", text: pi_server_schema()? },
+        Artefact { path: "docs/generated/pi-server.schema.json", text: schema::<PiServer>()? },
         Artefact { path: "docs/generated/pi-server-commands.json", text: pretty(&pi_server::COMMANDS)? },
         Artefact { path: "docs/generated/run-types.json", text: pretty(&run_protocol::TYPES)? },
-        Artefact { path: "docs/generated/run.schema.json", text: run_schema()? },
+        Artefact { path: "docs/generated/run.schema.json", text: schema::<RunDocument>()? },
         Artefact { path: "docs/generated/openapi.json", text: pretty(&rest::openapi::document())? },
         Artefact { path: "clients/typescript/src/generated/pi-server.ts", text: pi_server_typescript() },
         Artefact { path: "clients/typescript/src/generated/canonical.ts", text: canonical_client()? },
     ])
 }
 
+/// JSON has one kind of number; a bigint would make every client convert.
+fn config() -> Config {
+    Config::default().with_large_int("number")
+}
+
 /// A list of declarations, sorted by name so that the file does not depend on the order of discovery.
-fn typescript() -> Result<String, String> {
-    // JSON has one kind of number; a bigint would make every client convert.
-    let config = Config::default().with_large_int("number");
+fn typescript(config: &Config, collect_roots: fn(&mut TypeCollector<'_>)) -> String {
     let mut declarations = std::collections::BTreeMap::new();
-    let mut collector = TypeCollector { config: &config, declarations: &mut declarations };
-    collect_roots(&mut collector);
+    collect_roots(&mut TypeCollector { config, declarations: &mut declarations });
     let mut text = String::from("// Generated from crates/wire by `cargo xtask codegen`. Do not edit.\n");
     for declaration in declarations.values() {
         text.push_str("\nexport ");
         text.push_str(&one_member_per_line(declaration));
         text.push('\n');
     }
-    Ok(text)
+    text
 }
 
 /// The types of the canonical protocol for TypeScript, with the table of commands and the types that go with each.
 fn canonical_client() -> Result<String, String> {
-    let config = Config::default().with_large_int("number");
-    let mut text = typescript()?;
+    let config = config();
+    let mut text = typescript(&config, collect_roots);
     text.push_str("\n/** The parameters of every command. */\nexport interface CommandParams {\n");
     for (name, parameters) in command_table::PARAMETERS {
         text.push_str(&format!("  \"{name}\": {parameters};\n"));
@@ -186,21 +188,15 @@ fn collect_roots(collector: &mut TypeCollector<'_>) {
 
 /// The pi-server document's types, the table of its commands and the types that go with each.
 fn pi_server_typescript() -> String {
-    use ts_rs::TypeVisitor;
-    let config = Config::default().with_large_int("number");
-    let mut declarations = std::collections::BTreeMap::new();
-    let mut collector = TypeCollector { config: &config, declarations: &mut declarations };
-    collector.visit::<pi_server::Command>();
-    collector.visit::<pi_server::Envelope>();
-    collector.visit::<pi_server::ServerMessage>();
-    collector.visit::<pi_server::FaceEvent>();
-    pi_server::visit_data(&mut collector);
-    let mut text = String::from("// Generated from crates/wire by `cargo xtask codegen`. Do not edit.\n");
-    for declaration in declarations.values() {
-        text.push_str("\nexport ");
-        text.push_str(&one_member_per_line(declaration));
-        text.push('\n');
-    }
+    let config = config();
+    let mut text = typescript(&config, |collector| {
+        use ts_rs::TypeVisitor;
+        collector.visit::<pi_server::Command>();
+        collector.visit::<pi_server::Envelope>();
+        collector.visit::<pi_server::ServerMessage>();
+        collector.visit::<pi_server::FaceEvent>();
+        pi_server::visit_data(collector);
+    });
     let rows = pi_server::type_rows(&config);
     text.push_str("\n/** The fields of every command, beside those of the envelope. */\nexport interface CommandFields {\n");
     for row in &rows {
@@ -230,11 +226,6 @@ struct PiServer {
     envelope: pi_server::Envelope,
     server_message: pi_server::ServerMessage,
     event: pi_server::FaceEvent,
-}
-
-fn pi_server_schema() -> Result<String, String> {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<PiServer>();
-    pretty(&schema)
 }
 
 /// Everything a schema is published for, as one document.
@@ -330,18 +321,8 @@ struct RunDocument {
     error: run_protocol::ErrorData,
 }
 
-fn run_schema() -> Result<String, String> {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<RunDocument>();
-    pretty(&schema)
-}
-
-fn schema() -> Result<String, String> {
-    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Canonical>();
-    pretty(&schema)
-}
-
-fn commands() -> Result<String, String> {
-    pretty(&command_table::COMMANDS)
+fn schema<T: JsonSchema>() -> Result<String, String> {
+    pretty(&SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>())
 }
 
 fn pretty<T: serde::Serialize>(value: &T) -> Result<String, String> {

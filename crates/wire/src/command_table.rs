@@ -448,7 +448,6 @@ pub struct CommandHead<'a> {
     #[serde(default, borrow)]
     pub user_id: Option<std::borrow::Cow<'a, str>>,
     /// The sender's role, said by the hub.
-    #[serde(default)]
     pub user_role: Option<crate::people::Role>,
     #[serde(default, borrow)]
     pub connection_id: Option<std::borrow::Cow<'a, str>>,
@@ -457,14 +456,10 @@ pub struct CommandHead<'a> {
     pub client_command_id: Option<std::borrow::Cow<'a, str>>,
     #[serde(default, borrow)]
     pub idempotency_key: Option<std::borrow::Cow<'a, str>>,
-    #[serde(default)]
     pub depends_on: Option<Vec<String>>,
-    #[serde(default)]
     pub if_session_version: Option<u64>,
     /// Answer with the agent's own words where it has some: `data` is then `{"native": …}`.
-    #[serde(default)]
     pub native: Option<bool>,
     /// Do it only when the agent neither works nor compacts; the command waits for that at its turn in the lane.
-    #[serde(default)]
     pub when_idle: Option<bool>,
 }

@@ -50,41 +50,34 @@ pub enum InputRequest {
     },
 }
 
+/// A field that every kind of question has.
+macro_rules! common_field {
+    ($request:expr, $field:ident) => {
+        match $request {
+            InputRequest::Select { $field, .. }
+            | InputRequest::Confirm { $field, .. }
+            | InputRequest::Input { $field, .. }
+            | InputRequest::Editor { $field, .. }
+            | InputRequest::Interview { $field, .. }
+            | InputRequest::Permission { $field, .. } => $field,
+        }
+    };
+}
+
 impl InputRequest {
     /// The identity an answer names.
     pub fn request_id(&self) -> &str {
-        match self {
-            InputRequest::Select { request_id, .. }
-            | InputRequest::Confirm { request_id, .. }
-            | InputRequest::Input { request_id, .. }
-            | InputRequest::Editor { request_id, .. }
-            | InputRequest::Interview { request_id, .. }
-            | InputRequest::Permission { request_id, .. } => request_id,
-        }
+        common_field!(self, request_id)
     }
 
     /// What the person reads first.
     pub fn title(&self) -> &str {
-        match self {
-            InputRequest::Select { title, .. }
-            | InputRequest::Confirm { title, .. }
-            | InputRequest::Input { title, .. }
-            | InputRequest::Editor { title, .. }
-            | InputRequest::Interview { title, .. }
-            | InputRequest::Permission { title, .. } => title,
-        }
+        common_field!(self, title)
     }
 
     /// How long the asker waits, in milliseconds.
     pub fn timeout_ms(&self) -> Option<u64> {
-        match self {
-            InputRequest::Select { timeout, .. }
-            | InputRequest::Confirm { timeout, .. }
-            | InputRequest::Input { timeout, .. }
-            | InputRequest::Editor { timeout, .. }
-            | InputRequest::Interview { timeout, .. }
-            | InputRequest::Permission { timeout, .. } => *timeout,
-        }
+        *common_field!(self, timeout)
     }
 }
 

@@ -11,7 +11,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use choices::Choices;
+use crate::choices::Choices;
 use faults::Fault;
 use world::World;
 

@@ -119,16 +119,11 @@ impl<'de> Deserialize<'de> for PendingQuestion {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ResolvedQuestion {
     pub request_id: String,
-    #[serde(default)]
     pub outcome: Option<String>,
-    #[serde(default)]
     pub decision: Option<String>,
-    #[serde(default)]
     pub user_id: Option<String>,
-    #[serde(default)]
     pub actor: Option<String>,
     /// The record of the question.
-    #[serde(default)]
     pub asked_seq: Option<u64>,
 }
 
@@ -150,83 +145,29 @@ fn known_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Agen
     Ok(value.and_then(|value| serde_json::from_value(value).ok()))
 }
 
-#[derive(Deserialize)]
-struct CreatedBody {
-    harness: String,
-    #[serde(default)]
-    cwd: Option<String>,
+/// The fields of events that say something; the others are not read.
+macro_rules! bodies {
+    ($( $name:ident { $( $(#[$meta:meta])* $field:ident: $type:ty ),* } )*) => {
+        $(
+            #[derive(Deserialize)]
+            struct $name { $( $(#[$meta])* $field: $type, )* }
+        )*
+    };
 }
-
-#[derive(Deserialize)]
-struct StartedBody {
-    #[serde(default)]
-    tool: Option<String>,
-    #[serde(default)]
-    command: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct DirectoryBody {
-    #[serde(default)]
-    cwd: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ExitedBody {
-    exit_code: i32,
-}
-
-#[derive(Deserialize)]
-struct WorkingBody {
-    #[serde(default, deserialize_with = "known_phase")]
-    phase: Option<AgentPhase>,
-}
-
-#[derive(Deserialize)]
-struct IdleBody {
-    reason: Option<StopReason>,
-}
-
-#[derive(Deserialize)]
-struct ErrorBody {
-    recoverable: bool,
-    #[serde(default)]
-    error: String,
-}
-
-#[derive(Deserialize)]
-struct AskedBody {
-    request: PendingQuestion,
-}
-
-#[derive(Deserialize)]
-struct TitleBody {
-    title: String,
-}
-
-#[derive(Deserialize)]
-struct ModelBody {
-    provider: String,
-    model_id: String,
-}
-
-#[derive(Deserialize)]
-struct BranchBody {
-    #[serde(default)]
-    branch: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ActedBody {
-    #[serde(default)]
-    request_id: Option<String>,
-    #[serde(default)]
-    input_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ResyncBody {
-    state: SessionDescription,
+bodies! {
+    CreatedBody { harness: String, cwd: Option<String> }
+    StartedBody { tool: Option<String>, command: Option<String> }
+    DirectoryBody { cwd: Option<String> }
+    ExitedBody { exit_code: i32 }
+    WorkingBody { #[serde(default, deserialize_with = "known_phase")] phase: Option<AgentPhase> }
+    IdleBody { reason: Option<StopReason> }
+    ErrorBody { recoverable: bool, #[serde(default)] error: String }
+    AskedBody { request: PendingQuestion }
+    TitleBody { title: String }
+    ModelBody { provider: String, model_id: String }
+    BranchBody { branch: Option<String> }
+    ActedBody { request_id: Option<String>, input_id: Option<String> }
+    ResyncBody { state: SessionDescription }
 }
 
 fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {

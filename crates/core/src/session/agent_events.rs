@@ -62,45 +62,16 @@ impl Session {
             AgentEvent::ToolEnded { tool_call_id, name, output, is_error, duration_ms } => {
                 self.tool_ended(now, ToolEnd { tool_call_id, name, output, is_error, duration_ms }, out);
             }
-            other @ (AgentEvent::RetryStarted { .. }
-            | AgentEvent::RetryEnded { .. }
-            | AgentEvent::CompactionStarted { .. }
-            | AgentEvent::CompactionEnded { .. }
-            | AgentEvent::QueueChanged(_)
-            | AgentEvent::InputNeeded(_)
-            | AgentEvent::Notify { .. }
-            | AgentEvent::Status { .. }
-            | AgentEvent::PhaseHint { .. }
-            | AgentEvent::ModelChanged { .. }
-            | AgentEvent::ThinkingLevelChanged { .. }
-            | AgentEvent::TitleChanged { .. }
-            | AgentEvent::Native(_)
-            | AgentEvent::Unknown { .. }) => self.side_event(now, other, out),
-        }
-    }
-
-    /// Events that touch neither the turn's messages nor its tools.
-    fn side_event(&mut self, now: i64, event: AgentEvent, out: &mut EventWriter) {
-        match event {
             AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => {
-                self.emit(now, &Event::RetryStart { attempt, max_attempts, delay_ms, error }, out);
-                if self.turn.is_some() {
-                    self.set_phase(now, AgentPhase::Retrying, None, out);
-                }
+                self.retrying(now, &Event::RetryStart { attempt, max_attempts, delay_ms, error }, true, out);
             }
             AgentEvent::RetryEnded { success, attempt, final_error } => {
-                self.emit(now, &Event::RetryEnd { success, attempt, final_error }, out);
-                if self.phase == Some(AgentPhase::Retrying) {
-                    self.set_phase(now, AgentPhase::Generating, None, out);
-                }
+                self.retrying(now, &Event::RetryEnd { success, attempt, final_error }, false, out);
             }
             AgentEvent::CompactionStarted { reason } => self.compaction_started(now, reason, out),
             AgentEvent::CompactionEnded { success, will_retry, error, summary, tokens_before, .. } => {
                 let end = Event::CompactEnd { success, will_retry, error, summary, tokens_before };
-                self.compaction_ended(now, &end, out);
-                if success {
-                    self.show_conversation_change(now, ConversationChange::Compacted, out);
-                }
+                self.compaction_ended(now, &end, success, out);
             }
             AgentEvent::QueueChanged(queue) => self.queue_changed(now, queue, out),
             AgentEvent::InputNeeded(request) => self.ask(now, request, out),
@@ -116,23 +87,18 @@ impl Session {
                 self.unknown_events += 1;
                 self.emit_payload(now, &EventPayload::Other(OtherEvent { event, rest: fields }), out);
             }
-            // `agent_event` has taken every other kind.
-            AgentEvent::TurnStarted
-            | AgentEvent::RunEnded { .. }
-            | AgentEvent::TurnSettled { .. }
-            | AgentEvent::MessageStarted(_)
-            | AgentEvent::TextDelta { .. }
-            | AgentEvent::ThinkingDelta { .. }
-            | AgentEvent::ToolCallStarted { .. }
-            | AgentEvent::ToolCallDelta { .. }
-            | AgentEvent::ToolCallEnded { .. }
-            | AgentEvent::StreamDone { .. }
-            | AgentEvent::StreamFailed { .. }
-            | AgentEvent::MessageEnded(_)
-            | AgentEvent::ToolStarted { .. }
-            | AgentEvent::ToolProgress { .. }
-            | AgentEvent::ToolEnded { .. }
-            | AgentEvent::Native(_) => {}
+            AgentEvent::Native(_) => {}
+        }
+    }
+
+    /// The agent tries again after a failure, or has done so.
+    fn retrying(&mut self, now: i64, event: &Event, is_start: bool, out: &mut EventWriter) {
+        self.emit(now, event, out);
+        if is_start && self.turn.is_some() {
+            self.set_phase(now, AgentPhase::Retrying, None, out);
+        }
+        if !is_start && self.phase == Some(AgentPhase::Retrying) {
+            self.set_phase(now, AgentPhase::Generating, None, out);
         }
     }
 
@@ -286,12 +252,15 @@ impl Session {
         self.set_phase(now, AgentPhase::Compacting, None, out);
     }
 
-    fn compaction_ended(&mut self, now: i64, end: &Event, out: &mut EventWriter) {
+    fn compaction_ended(&mut self, now: i64, end: &Event, success: bool, out: &mut EventWriter) {
         self.emit(now, end, out);
         if std::mem::take(&mut self.compacting_alone) && self.turn.is_none() {
             self.go_idle(now, None, out);
         } else if self.turn.is_some() {
             self.set_phase(now, AgentPhase::Generating, None, out);
+        }
+        if success {
+            self.show_conversation_change(now, ConversationChange::Compacted, out);
         }
     }
 

@@ -4,10 +4,12 @@
 
 use std::path::Path;
 
+use qd_core::agent::{AgentEvent, MessageHead, NativeMessage};
 use qd_core::event_writer::EventWriter;
 use qd_core::harness::pi::{PiCodec, PiOutput};
-use qd_core::session::{AgentEnd, Session, SessionIdentity, SessionMemory};
-use qd_wire::data::SessionStatus;
+use qd_core::session::{AgentEnd, ExpectedPrompt, Session, SessionIdentity, SessionMemory};
+use qd_wire::data::{QueueState, SessionStatus};
+use qd_wire::message::{KnownPart, Part, Role};
 use serde_json::Value;
 
 /// One recorded file.
@@ -99,4 +101,51 @@ impl Replay {
 pub(crate) fn events_of(bytes: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(bytes).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+pub(crate) fn queue(steering: &[&str], follow_up: &[&str]) -> QueueState {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    QueueState { steering: owned(steering), follow_up: owned(follow_up) }
+}
+
+pub(crate) fn user_message(text: &str, created_at: i64) -> NativeMessage {
+    let text = KnownPart::Text { id: "p0".into(), text: text.into(), format: None, meta: None };
+    let head = MessageHead { role: Role::User, created_at, tool_call_id: None };
+    NativeMessage::new(head, vec![Part::Known(text)])
+}
+
+/// The agent shows that it has read this.
+pub(crate) fn user_message_ended(text: &str, created_at: i64) -> AgentEvent {
+    AgentEvent::MessageEnded(user_message(text, created_at))
+}
+
+/// A prompt with this token on its way to the agent.
+pub(crate) fn expect(session: &mut Session, token: u64, text: &str) {
+    session.expect_prompt(ExpectedPrompt { token, text: text.to_owned(), ..ExpectedPrompt::default() });
+}
+
+/// The session as the store would give it back after a crash.
+pub(crate) fn after_a_crash(session: &Session) -> Session {
+    let mut memory = session.memory().clone();
+    memory.kept = session.waiting_inputs();
+    memory.queue = QueueState::default();
+    Session::new(session.identity().clone(), memory, SessionStatus::Dormant)
+}
+
+pub(crate) fn notes(out: &EventWriter) -> Vec<String> {
+    let events = events_of(out.bytes());
+    let notes = events.iter().filter(|event| event["event"] == "notify");
+    notes.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The texts of the messages that are marked as interrupted.
+pub(crate) fn interrupted(out: &EventWriter) -> Vec<String> {
+    let events = events_of(out.bytes());
+    let marked = events.iter().filter(|event| event["message"]["interrupted"] == true);
+    marked.map(|event| event["message"]["parts"][0]["text"].as_str().unwrap().to_owned()).collect()
+}
+
+pub(crate) fn last_queue(out: &EventWriter) -> Value {
+    let events = events_of(out.bytes());
+    events.iter().rev().find(|event| event["event"] == "queue.changed").unwrap()["queue"].clone()
 }

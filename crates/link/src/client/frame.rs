@@ -37,9 +37,7 @@ pub struct FrameHead<'a> {
     pub event: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub session_id: Option<Cow<'a, str>>,
-    #[serde(default)]
     pub ts: Option<i64>,
-    #[serde(default)]
     pub seq: Option<u64>,
 }
 
@@ -49,7 +47,6 @@ struct KindHead<'a> {
     channel: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     event: Option<Cow<'a, str>>,
-    #[serde(default)]
     id: Option<serde_json::Value>,
 }
 

@@ -4,7 +4,7 @@
 //! callers commit in place. Under load they queue as ever: one transaction for many requests is worth more.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use crate::sqlite::clock;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::group::{Job, run_group};
+use crate::sqlite::lock::lock;
 
 /// What a caller may commit in place.
 pub(crate) const SHORT_BYTES_MAX: usize = 16 << 10;
@@ -53,7 +54,7 @@ impl WriterConnection {
 
     /// Does the thread's work; `None` when the store is closed.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Connection) -> T) -> Option<T> {
-        self.lock().connection.as_ref().map(work)
+        lock(&self.state).connection.as_ref().map(work)
     }
 
     /// The connection for one commit in place, if the store is quiet and nobody uses it.
@@ -68,7 +69,7 @@ impl WriterConnection {
 
     /// Takes the connection away for good.
     pub(crate) fn take(&self) -> Option<Connection> {
-        self.lock().connection.take()
+        lock(&self.state).connection.take()
     }
 
     /// Whether the log wants to be moved to the database.
@@ -79,11 +80,6 @@ impl WriterConnection {
     /// It was moved, as far as readers let it be; the next commit says how long it is.
     pub(crate) fn log_was_moved(&self) {
         self.log_pages.store(0, Ordering::Relaxed);
-    }
-
-    /// No step leaves the connection in a transaction, so a panic elsewhere does not spoil it.
-    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use rusqlite::Connection;
@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::error::{Result, StoreError};
 use crate::sqlite::database::Database;
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::lock::lock;
 
 /// Reading threads of one database; each is started when all others are busy.
 pub const READERS_MAX: usize = 2;
@@ -127,9 +128,4 @@ fn run(database: &Database, waiting: &Mutex<Receiver<ReadRequest>>) {
             Err(error) => (request.read)(Err(error)),
         }
     }
-}
-
-/// The data behind these locks is whole at every step, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

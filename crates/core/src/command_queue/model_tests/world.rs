@@ -11,11 +11,12 @@ use super::super::{
     Undelivered,
 };
 use super::Seen;
-use super::choices::{Choices, limits};
+use super::choices::limits;
 use super::faults::Fault;
 use super::kinds::label;
 use super::model::Model;
 use super::promises::Promises;
+use crate::choices::Choices;
 use crate::ledger::SubmissionToken;
 
 /// What a command is, which only the caller knows.

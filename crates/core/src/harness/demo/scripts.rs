@@ -65,7 +65,7 @@ impl Step {
 /// The steps of one prompt: the user's message, then what its first word asks for.
 pub(super) fn compile(steps: &mut VecDeque<Step>, time: i64, message: &str) {
     let head = MessageHead { role: Role::User, created_at: time, tool_call_id: None };
-    let mut user = native(head.clone(), vec![text_part(0, message)]);
+    let mut user = NativeMessage::new(head.clone(), vec![text_part(0, message)]);
     user.stop_reason = None;
     let (word, rest) = message.trim().split_once(char::is_whitespace).unwrap_or((message.trim(), ""));
     if word == "/late" {
@@ -182,7 +182,7 @@ fn tool_result(steps: &mut VecDeque<Step>, time: i64, tool_call_id: String, name
         duration_ms: None,
         meta: None,
     };
-    let mut message = native(head.clone(), vec![Part::Known(part)]);
+    let mut message = NativeMessage::new(head.clone(), vec![Part::Known(part)]);
     message.tool_name = Some(name.to_owned());
     message.is_error = Some(false);
     message.stop_reason = None;
@@ -275,7 +275,7 @@ impl<'a> Answering<'a> {
     }
 
     fn end(self, reason: StopReason, error: Option<&str>) {
-        let mut message = native(self.head, self.parts);
+        let mut message = NativeMessage::new(self.head, self.parts);
         message.stop_reason = Some(reason);
         message.error = error.map(str::to_owned);
         message.model = Some("demo-1".to_owned());
@@ -283,21 +283,6 @@ impl<'a> Answering<'a> {
         message.usage = Some(Usage { input_tokens: 12, output_tokens: 34, ..Usage::default() });
         self.steps.push_back(Step::event(AgentEvent::MessageEnded(message)));
         self.steps.push_back(Step::event(AgentEvent::StreamDone { reason }));
-    }
-}
-
-fn native(head: MessageHead, parts: Vec<Part>) -> NativeMessage {
-    NativeMessage {
-        head,
-        parts,
-        model: None,
-        provider: None,
-        stop_reason: None,
-        usage: None,
-        tool_name: None,
-        is_error: None,
-        error: None,
-        metadata: None,
     }
 }
 

@@ -20,6 +20,9 @@ pub const UNKNOWN_FIELDS_BYTES_MAX: usize = 64 * 1024;
 /// What one line of pi means; its own words come from our extension.
 pub type PiOutput = Decoded<BridgeMessage>;
 
+/// What reading a line comes to: an error for one that is cut off or no JSON.
+pub(super) type LineResult = Result<(), serde_json::Error>;
+
 /// Remembers what a line cannot say alone. Its size does not grow with the traffic.
 #[derive(Debug, Default)]
 pub struct PiCodec {
@@ -53,7 +56,7 @@ impl PiCodec {
         size_of::<Self>() + open + self.extension_errors.retained_bytes()
     }
 
-    fn record(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+    fn record(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) -> LineResult {
         let kind = kind_of(line)?;
         match kind.as_ref() {
             "message_update" => update::message_update(line, out),
@@ -82,7 +85,7 @@ impl PiCodec {
         }
     }
 
-    fn extension_error(&mut self, line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+    fn extension_error(&mut self, line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
         let error = extension::ExtensionError::parse(line)?;
         if !self.in_turn || self.extension_errors.is_first(&error) {
             out.push(PiOutput::Event(error.notification()));
@@ -136,7 +139,7 @@ fn refusal(error: String) -> AgentRefusal {
     }
 }
 
-fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+fn reply(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     struct Response {
         id: Option<Value>,
@@ -164,7 +167,7 @@ pub(super) fn text_of(value: Value) -> String {
 }
 
 /// A native event nobody knows, with all its fields.
-pub(super) fn unknown(kind: &str, line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn unknown(kind: &str, line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     let fields = if line.len() > UNKNOWN_FIELDS_BYTES_MAX {
         events::absorbed(line)?;
         JsonObject::from_iter([("omitted_bytes".to_owned(), Value::from(line.len()))])

@@ -7,27 +7,19 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::decode::{PiCodec, PiOutput, text_of};
+use super::decode::{LineResult, PiCodec, PiOutput, text_of};
 use super::message::{PiMessage, PiMessageHead};
 use crate::agent::AgentEvent;
 
 impl PiCodec {
-    pub(super) fn agent_start(
-        &mut self,
-        line: &[u8],
-        out: &mut Vec<PiOutput>,
-    ) -> Result<(), serde_json::Error> {
+    pub(super) fn agent_start(&mut self, line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
         absorbed(line)?;
         self.in_turn = true;
         push(out, AgentEvent::TurnStarted)
     }
 
     /// The one end of a turn.
-    pub(super) fn agent_settled(
-        &mut self,
-        line: &[u8],
-        out: &mut Vec<PiOutput>,
-    ) -> Result<(), serde_json::Error> {
+    pub(super) fn agent_settled(&mut self, line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
         #[derive(Deserialize)]
         struct Settled {
             aborted: Option<bool>,
@@ -42,12 +34,7 @@ impl PiCodec {
         push(out, AgentEvent::TurnSettled { aborted })
     }
 
-    pub(super) fn message_start(
-        &mut self,
-        line: &[u8],
-        now_ms: i64,
-        out: &mut Vec<PiOutput>,
-    ) -> Result<(), serde_json::Error> {
+    pub(super) fn message_start(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) -> LineResult {
         #[derive(Deserialize)]
         struct Start {
             message: PiMessageHead,
@@ -58,12 +45,7 @@ impl PiCodec {
         push(out, AgentEvent::MessageStarted(head))
     }
 
-    pub(super) fn message_end(
-        &mut self,
-        line: &[u8],
-        now_ms: i64,
-        out: &mut Vec<PiOutput>,
-    ) -> Result<(), serde_json::Error> {
+    pub(super) fn message_end(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) -> LineResult {
         #[derive(Deserialize)]
         struct End {
             message: PiMessage,
@@ -100,11 +82,11 @@ fn is_abort(error: &str) -> bool {
 }
 
 /// A record that changes nothing; still read, so that half a line is noticed.
-pub(super) fn absorbed(line: &[u8]) -> Result<(), serde_json::Error> {
+pub(super) fn absorbed(line: &[u8]) -> LineResult {
     serde_json::from_slice::<IgnoredAny>(line).map(|_| ())
 }
 
-pub(super) fn agent_end(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn agent_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     // `messages` repeats the whole run (many MB) and is skipped.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -125,7 +107,7 @@ struct Tool {
     args: Option<Value>,
 }
 
-pub(super) fn tool_start(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn tool_start(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     let tool: Tool = serde_json::from_slice(line)?;
     push(
         out,
@@ -133,7 +115,7 @@ pub(super) fn tool_start(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
     )
 }
 
-pub(super) fn tool_update(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn tool_update(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     // `args` comes again with every update and is skipped.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -155,7 +137,7 @@ pub(super) fn tool_update(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), se
     )
 }
 
-pub(super) fn tool_end(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn tool_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct End {
@@ -186,7 +168,7 @@ pub(super) fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
-pub(super) fn queue_update(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn queue_update(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Queue {
@@ -206,7 +188,7 @@ pub(super) fn queue_update(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), s
     )
 }
 
-pub(super) fn retry_start(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn retry_start(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Start {
@@ -231,7 +213,7 @@ pub(super) fn retry_start(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), se
     )
 }
 
-pub(super) fn retry_end(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn retry_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct End {
@@ -248,7 +230,7 @@ pub(super) fn retry_end(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serd
     )
 }
 
-pub(super) fn compaction_start(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn compaction_start(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     struct Start {
         reason: Option<String>,
@@ -260,7 +242,7 @@ pub(super) fn compaction_start(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(
     )
 }
 
-pub(super) fn compaction_end(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn compaction_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct End {
@@ -298,7 +280,7 @@ fn is_failed_summary(error: &str) -> bool {
     error.to_ascii_lowercase().contains("summarization failed")
 }
 
-pub(super) fn thinking_level_changed(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn thinking_level_changed(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     struct Changed {
         level: String,
@@ -307,7 +289,7 @@ pub(super) fn thinking_level_changed(line: &[u8], out: &mut Vec<PiOutput>) -> Re
     push(out, AgentEvent::ThinkingLevelChanged { level: changed.level })
 }
 
-pub(super) fn session_info_changed(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn session_info_changed(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     struct Changed {
         name: Option<String>,
@@ -329,7 +311,7 @@ const TOLD_ENTRIES: [&str; 9] = [
     "usage",
 ];
 
-pub(super) fn entry_appended(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn entry_appended(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     #[derive(Deserialize)]
     struct Appended {
         entry: JsonObject,
@@ -342,7 +324,7 @@ pub(super) fn entry_appended(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(),
     super::decode::unknown("entry_appended", line, out)
 }
 
-fn push(out: &mut Vec<PiOutput>, event: AgentEvent) -> Result<(), serde_json::Error> {
+fn push(out: &mut Vec<PiOutput>, event: AgentEvent) -> LineResult {
     out.push(PiOutput::Event(event));
     Ok(())
 }

@@ -7,33 +7,27 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::bridge::{self, BridgeMessage};
-use super::decode::{PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
+use super::decode::{LineResult, PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
 use super::events::whole;
 use crate::agent::AgentEvent;
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct UiRequest {
-    #[serde(default)]
     id: String,
-    #[serde(default)]
     method: String,
-    #[serde(default)]
     title: String,
-    #[serde(default)]
     options: Vec<Value>,
-    #[serde(default)]
     message: String,
     placeholder: Option<String>,
     prefill: Option<String>,
     timeout: Option<f64>,
     notify_type: Option<String>,
-    #[serde(default)]
     status_key: String,
     status_text: Option<String>,
 }
 
-pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     let request: UiRequest = serde_json::from_slice(line)?;
     if request.method == "setStatus"
         && let Some(word) =
@@ -48,11 +42,8 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), ser
             return Ok(());
         }
         "notify" => {
-            let level = match request.notify_type.as_deref() {
-                Some("error") => NotifyLevel::Error,
-                Some("warning") => NotifyLevel::Warning,
-                _ => NotifyLevel::Info,
-            };
+            let level = request.notify_type.as_deref().and_then(NotifyLevel::parse);
+            let level = level.unwrap_or(NotifyLevel::Info);
             AgentEvent::Notify { level, message: request.message }
         }
         "setStatus" => match status(&request.status_key, request.status_text) {
@@ -123,16 +114,7 @@ fn phase_hint(text: &str) -> Option<(AgentPhase, Option<String>)> {
         Some((word, detail)) => (word, Some(detail.to_owned()).filter(|detail| !detail.is_empty())),
         None => (text, None),
     };
-    let phase = match word {
-        "generating" => AgentPhase::Generating,
-        "thinking" => AgentPhase::Thinking,
-        "tool_running" => AgentPhase::ToolRunning,
-        "compacting" => AgentPhase::Compacting,
-        "retrying" => AgentPhase::Retrying,
-        "initializing" => AgentPhase::Initializing,
-        _ => return None,
-    };
-    Some((phase, detail))
+    Some((AgentPhase::parse(word)?, detail))
 }
 
 /// `setWidget` becomes `x-pi.set_widget`. The id goes along only where somebody might have to answer.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::decode::{PiOutput, unknown};
+use super::decode::{LineResult, PiOutput, unknown};
 use crate::agent::AgentEvent;
 
 /// What every update repeats (`usage`, before 0.84 also `message`) is skipped without being built.
@@ -32,7 +32,6 @@ struct UpdateEvent<'a> {
     id: Cow<'a, str>,
     #[serde(default, borrow)]
     tool_name: Cow<'a, str>,
-    #[serde(default)]
     tool_call: Option<ToolCall>,
     /// The whole message so far, before 0.84.
     #[serde(default, borrow)]
@@ -75,7 +74,7 @@ struct ToolCall {
     arguments: Value,
 }
 
-pub(super) fn message_update(line: &[u8], out: &mut Vec<PiOutput>) -> Result<(), serde_json::Error> {
+pub(super) fn message_update(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     let event = parse(line)?;
     let index = event.content_index;
     let agent_event = match event.kind {

@@ -19,58 +19,38 @@ const AGENT_SETTLED: &str = "{\"type\":\"agent_settled\",\"aborted\":true}";
 
 /// The form for an agent that tells it itself, or does not.
 pub fn form(tells_it: bool) -> Box<dyn EventForm> {
-    if tells_it { Box::new(PassThrough) } else { Box::new(ProducedEvents(Box::default())) }
+    Box::new(PiServerForm { producer: (!tells_it).then(Box::default) })
 }
 
-/// The agent says its events in this form itself.
 #[derive(Debug)]
-struct PassThrough;
-
-/// They are made here.
-#[derive(Debug)]
-struct ProducedEvents(Box<EventProducer>);
-
-impl EventForm for PassThrough {
-    fn event(&mut self, _now: i64, event: &AgentEvent, tell: &mut dyn FnMut(&str)) {
-        if let AgentEvent::Native(native) = event {
-            tell(native);
-        }
-    }
-
-    fn cut_off(&mut self, _now: i64, tell: &mut dyn FnMut(&str)) {
-        tell(AGENT_END);
-        tell(AGENT_SETTLED);
-    }
-
-    fn conversation_changed(&self, change: ConversationChange, tell: &mut dyn FnMut(&str)) {
-        conversation_changed(change, tell);
-    }
-
-    fn question(&self, request: &InputRequest, tell: &mut dyn FnMut(&str)) {
-        told(&ui_request(request), tell);
-    }
-
-    fn settled(&self, request_id: &str, outcome: InputOutcome, tell: &mut dyn FnMut(&str)) {
-        settled(request_id, outcome, tell);
-    }
+struct PiServerForm {
+    /// Makes the events; none for an agent that says them in this form itself.
+    producer: Option<Box<EventProducer>>,
 }
 
-impl EventForm for ProducedEvents {
+impl EventForm for PiServerForm {
     fn event(&mut self, now: i64, event: &AgentEvent, tell: &mut dyn FnMut(&str)) {
-        if matches!(event, AgentEvent::InputNeeded(_)) {
-            return;
+        match (&mut self.producer, event) {
+            (None, AgentEvent::Native(native)) => tell(native),
+            (None, _) | (Some(_), AgentEvent::InputNeeded(_)) => {}
+            (Some(producer), event) => {
+                let mut made = Vec::new();
+                producer.produce(now, event, &mut made);
+                made.iter().for_each(|native| tell(native));
+            }
         }
-        let mut made = Vec::new();
-        self.0.produce(now, event, &mut made);
-        made.iter().for_each(|native| tell(native));
     }
 
     fn cut_off(&mut self, now: i64, tell: &mut dyn FnMut(&str)) {
+        if self.producer.is_none() {
+            tell(AGENT_END);
+            tell(AGENT_SETTLED);
+        }
         self.event(now, &AgentEvent::TurnSettled { aborted: true }, tell);
     }
 
     fn conversation_changed(&self, change: ConversationChange, tell: &mut dyn FnMut(&str)) {
-        conversation_changed(change, tell);
+        told(&FaceEvent::ConversationChanged { reason: change.as_str().to_owned() }, tell);
     }
 
     fn question(&self, request: &InputRequest, tell: &mut dyn FnMut(&str)) {
@@ -78,16 +58,8 @@ impl EventForm for ProducedEvents {
     }
 
     fn settled(&self, request_id: &str, outcome: InputOutcome, tell: &mut dyn FnMut(&str)) {
-        settled(request_id, outcome, tell);
+        told(&FaceEvent::ExtensionUiResolved { request_id: request_id.to_owned(), outcome }, tell);
     }
-}
-
-fn conversation_changed(change: ConversationChange, tell: &mut dyn FnMut(&str)) {
-    told(&FaceEvent::ConversationChanged { reason: change.as_str().to_owned() }, tell);
-}
-
-fn settled(request_id: &str, outcome: InputOutcome, tell: &mut dyn FnMut(&str)) {
-    told(&FaceEvent::ExtensionUiResolved { request_id: request_id.to_owned(), outcome }, tell);
 }
 
 fn told(event: &FaceEvent, tell: &mut dyn FnMut(&str)) {

@@ -343,14 +343,9 @@ fn permission(
 /// How a question ended, in one word.
 fn decision_word(decision: Option<Decision>, outcome: Option<InputOutcome>) -> &'static str {
     match (decision, outcome) {
-        (Some(Decision::Approve), _) => "approve",
-        (Some(Decision::Deny), _) => "deny",
-        (Some(Decision::ApproveForSession), _) => "approve_for_session",
-        (Some(Decision::Abort), _) => "abort",
-        (None, Some(InputOutcome::Cancelled)) => "cancelled",
-        (None, Some(InputOutcome::TimedOut)) => "timed_out",
-        (None, Some(InputOutcome::Withdrawn)) => "withdrawn",
-        (None, Some(InputOutcome::Answered) | None) => "answered",
+        (Some(decision), _) => decision.as_str(),
+        (None, Some(outcome)) => outcome.as_str(),
+        (None, None) => InputOutcome::Answered.as_str(),
     }
 }
 

@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use rusqlite::{Connection, Row};
@@ -8,6 +8,7 @@ use crate::RecordRewrite;
 use crate::sqlite::body_slab::bodies;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::key::{SEQ_MAX, cursor_seq, record_seq, row_limit, seq_of, session_base};
+use crate::sqlite::lock::lock;
 use crate::sqlite::statements::{Column, first, rows, run, value};
 
 /// A read of the spool ends before the line that would make it greater than this.
@@ -58,16 +59,16 @@ impl SpoolPositions {
 
     /// What waits for its ack.
     pub(super) fn total_bytes(&self) -> u64 {
-        self.lock().values().map(|place| place.bytes.max(0).cast_unsigned()).sum()
+        lock(&self.by_session).values().map(|place| place.bytes.max(0).cast_unsigned()).sum()
     }
 
     pub(super) fn get(&self, session_id: &str) -> Option<SpoolPosition> {
-        self.lock().get(session_id).copied()
+        lock(&self.by_session).get(session_id).copied()
     }
 
     /// A unit with so many bytes of new lines is committed.
     pub(super) fn add(&self, session_id: &str, session_key: i64, bytes: u64) {
-        let mut places = self.lock();
+        let mut places = lock(&self.by_session);
         match places.get_mut(session_id) {
             Some(place) => place.bytes += bytes.cast_signed(),
             None => {
@@ -78,17 +79,13 @@ impl SpoolPositions {
 
     /// An ack is committed.
     pub(super) fn set(&self, session_id: &str, place: SpoolPosition) {
-        if let Some(known) = self.lock().get_mut(session_id) {
+        if let Some(known) = lock(&self.by_session).get_mut(session_id) {
             *known = place;
         }
     }
 
     pub(super) fn forget(&self, session_id: &str) {
-        self.lock().remove(session_id);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, SpoolPosition>> {
-        self.by_session.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_session).remove(session_id);
     }
 }
 

@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use proptest::test_runner::RngAlgorithm;
 
 use super::PiServerSubmission;
-use choices::{Choices, limits};
+use crate::choices::Choices;
+use choices::limits;
 use kinds::KINDS;
 use world::World;
 
@@ -74,7 +75,7 @@ fn played(fault: fn(&mut PiServerSubmission)) -> (usize, Seen) {
     let mut wrong = 0;
     let mut all = Seen::new();
     for bounds in 0..2000 {
-        let sequence: Vec<u64> = (0..40).map(|_| choices.below(u64::MAX) as u64).collect();
+        let sequence: Vec<u64> = (0..40).map(|_| choices.below(usize::MAX) as u64).collect();
         match play(bounds, &sequence, fault) {
             Ok(seen) => seen.into_iter().for_each(|(what, count)| *all.entry(what).or_default() += count),
             Err(_) => wrong += 1,

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use qd_wire::event::NotifyLevel;
+use qd_wire::JsonObject;
+use qd_wire::data::QueueState;
 use qd_wire::message::Role;
 use serde_json::{Value, json};
 
@@ -70,97 +71,49 @@ impl EventProducer {
             }
             AgentEvent::ToolEnded { tool_call_id, name, output, is_error, duration_ms } => {
                 self.tools.remove(tool_call_id);
-                let mut ended = json!({
-                    "type": "tool_execution_end", "toolCallId": tool_call_id, "toolName": name,
-                    "result": tool_output(output), "isError": is_error,
-                });
-                if let Some(duration_ms) = duration_ms {
-                    ended["durationMs"] = Value::from(*duration_ms);
-                }
-                out.push(ended.to_string());
+                tool_ended((tool_call_id, name), output, *is_error, *duration_ms, out);
             }
-            other @ (AgentEvent::StreamDone { .. }
-            | AgentEvent::StreamFailed { .. }
-            | AgentEvent::RetryStarted { .. }
-            | AgentEvent::RetryEnded { .. }
-            | AgentEvent::CompactionStarted { .. }
-            | AgentEvent::CompactionEnded { .. }
-            | AgentEvent::QueueChanged(_)
-            | AgentEvent::InputNeeded(_)
-            | AgentEvent::Notify { .. }
-            | AgentEvent::Status { .. }
-            | AgentEvent::PhaseHint { .. }
-            | AgentEvent::ModelChanged { .. }
-            | AgentEvent::ThinkingLevelChanged { .. }
-            | AgentEvent::TitleChanged { .. }
-            | AgentEvent::Native(_)
-            | AgentEvent::Unknown { .. }) => self.produce_other(other, out),
-        }
-    }
-
-    /// What does not belong to the flow of messages.
-    fn produce_other(&mut self, event: &AgentEvent, out: &mut Vec<String>) {
-        let made = match event {
-            AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => json!({
-                "type": "auto_retry_start", "attempt": attempt, "maxAttempts": max_attempts,
-                "delayMs": delay_ms, "errorMessage": error,
-            }),
-            AgentEvent::RetryEnded { success, attempt, final_error } => with(
-                json!({ "type": "auto_retry_end", "success": success, "attempt": attempt }),
-                "finalError",
-                final_error.as_deref(),
+            AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => tell(
+                out,
+                &json!({
+                    "type": "auto_retry_start", "attempt": attempt, "maxAttempts": max_attempts,
+                    "delayMs": delay_ms, "errorMessage": error,
+                }),
             ),
-            AgentEvent::CompactionStarted { reason } => {
-                self.compaction_reason.clone_from(reason);
-                json!({ "type": compaction_name(reason, "compaction_start"), "reason": reason })
+            AgentEvent::RetryEnded { success, attempt, final_error } => {
+                let ended = json!({ "type": "auto_retry_end", "success": success, "attempt": attempt });
+                tell(out, &with(ended, "finalError", final_error.as_deref()));
             }
-            AgentEvent::CompactionEnded { .. } => self.compaction_ended(event),
-            AgentEvent::QueueChanged(queue) => {
-                json!({ "type": "queue_update", "steering": queue.steering, "followUp": queue.follow_up })
+            AgentEvent::CompactionStarted { reason } => self.compaction_started(reason, out),
+            AgentEvent::CompactionEnded { .. } => tell(out, &self.compaction_ended(event)),
+            AgentEvent::QueueChanged(QueueState { steering, follow_up }) => {
+                tell(out, &json!({ "type": "queue_update", "steering": steering, "followUp": follow_up }));
             }
             AgentEvent::Notify { level, message } => {
-                let level = match level {
-                    NotifyLevel::Info => "info",
-                    NotifyLevel::Warning => "warning",
-                    NotifyLevel::Error => "error",
-                };
-                self.shown(json!({ "method": "notify", "message": message, "notifyType": level }))
+                let notice = json!({ "method": "notify", "message": message, "notifyType": level.as_str() });
+                tell(out, &self.shown(notice));
             }
             AgentEvent::Status { key, text } => {
                 let status = json!({ "method": "setStatus", "statusKey": key });
-                self.shown(with(status, "statusText", text.as_deref()))
+                tell(out, &self.shown(with(status, "statusText", text.as_deref())));
             }
             AgentEvent::ThinkingLevelChanged { level } => {
-                json!({ "type": "thinking_level_changed", "level": level })
+                tell(out, &json!({ "type": "thinking_level_changed", "level": level }));
             }
-            AgentEvent::TitleChanged { title } => json!({ "type": "session_info_changed", "name": title }),
-            AgentEvent::Native(text) => return out.push(text.to_string()),
-            AgentEvent::Unknown { event, fields } => {
-                let mut fields = fields.clone();
-                fields.insert("type".to_owned(), Value::from(event.as_str()));
-                Value::Object(fields)
+            AgentEvent::TitleChanged { title } => {
+                tell(out, &json!({ "type": "session_info_changed", "name": title }));
             }
+            AgentEvent::Native(text) => out.push(text.to_string()),
+            AgentEvent::Unknown { event, fields } => unknown(event, fields.clone(), out),
             // pi says nothing of these, or another event says the same.
-            AgentEvent::TurnStarted
-            | AgentEvent::RunEnded { .. }
-            | AgentEvent::TurnSettled { .. }
-            | AgentEvent::MessageStarted(_)
-            | AgentEvent::TextDelta { .. }
-            | AgentEvent::ThinkingDelta { .. }
-            | AgentEvent::ToolCallStarted { .. }
-            | AgentEvent::ToolCallDelta { .. }
-            | AgentEvent::ToolCallEnded { .. }
-            | AgentEvent::StreamDone { .. }
-            | AgentEvent::StreamFailed { .. }
-            | AgentEvent::MessageEnded(_)
-            | AgentEvent::ToolStarted { .. }
-            | AgentEvent::ToolProgress { .. }
-            | AgentEvent::ToolEnded { .. }
-            | AgentEvent::InputNeeded(_)
-            | AgentEvent::PhaseHint { .. }
-            | AgentEvent::ModelChanged { .. } => return,
-        };
-        out.push(made.to_string());
+            AgentEvent::StreamDone { .. } | AgentEvent::StreamFailed { .. } => {}
+            AgentEvent::InputNeeded(_) | AgentEvent::PhaseHint { .. } | AgentEvent::ModelChanged { .. } => {}
+        }
+    }
+
+    fn compaction_started(&mut self, reason: &str, out: &mut Vec<String>) {
+        reason.clone_into(&mut self.compaction_reason);
+        tell(out, &json!({ "type": compaction_name(reason, "compaction_start"), "reason": reason }));
     }
 
     fn start_run(&mut self, out: &mut Vec<String>) {
@@ -217,13 +170,7 @@ impl EventProducer {
             self.turn_answer = Some(message);
         }
         for (tool_call_id, tool) in std::mem::take(&mut self.tools) {
-            out.push(
-                json!({
-                    "type": "tool_execution_end", "toolCallId": tool_call_id, "toolName": tool.name,
-                    "result": tool_output(&Value::from("Operation aborted")), "isError": true,
-                })
-                .to_string(),
-            );
+            tool_ended((&tool_call_id, &tool.name), &Value::from("Operation aborted"), true, None, out);
         }
         // Who came in the middle of a run waits for its end too.
         if self.in_run || !self.run_ended {
@@ -342,6 +289,32 @@ impl EventProducer {
         request["requestId"] = Value::from(format!("shown-{}", self.shown));
         request
     }
+}
+
+fn tell(out: &mut Vec<String>, event: &Value) {
+    out.push(event.to_string());
+}
+
+fn tool_ended(
+    (tool_call_id, name): (&str, &str),
+    output: &Value,
+    is_error: bool,
+    duration_ms: Option<u64>,
+    out: &mut Vec<String>,
+) {
+    let mut ended = json!({
+        "type": "tool_execution_end", "toolCallId": tool_call_id, "toolName": name,
+        "result": tool_output(output), "isError": is_error,
+    });
+    if let Some(duration_ms) = duration_ms {
+        ended["durationMs"] = Value::from(duration_ms);
+    }
+    tell(out, &ended);
+}
+
+fn unknown(event: &str, mut fields: JsonObject, out: &mut Vec<String>) {
+    fields.insert("type".to_owned(), Value::from(event));
+    tell(out, &Value::Object(fields));
 }
 
 /// An answer that was cut off.

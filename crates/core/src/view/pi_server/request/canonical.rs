@@ -59,7 +59,7 @@ fn parameters(command: &Command, text: &mut impl FieldWriter) {
             text.field("model_id", &fields.model_id);
         }
         Command::CycleModel(fields) => {
-            text.maybe("direction", fields.direction.map(direction));
+            text.maybe("direction", fields.direction.map(Direction::as_str));
         }
         Command::SetThinkingLevel(fields) => text.field("level", thinking_level(&fields.level)),
         Command::SetSessionName(fields) => text.field("name", &fields.name),
@@ -160,13 +160,6 @@ fn images(images: Option<&[ImageContent]>) -> Option<Vec<ImageAttachment>> {
         media_type: image.mime_type.clone(),
     };
     images.map(|images| images.iter().map(attachment).collect())
-}
-
-fn direction(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Forward => "forward",
-        Direction::Backward => "backward",
-    }
 }
 
 fn thinking_level(level: &str) -> &str {

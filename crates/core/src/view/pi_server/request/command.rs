@@ -280,15 +280,11 @@ fn is_base64(data: &str) -> bool {
 }
 
 fn direction(fields: &mut Fields) -> Option<Direction> {
-    let value = fields.take("direction")?;
-    match value.as_str() {
-        Some("forward") => Some(Direction::Forward),
-        Some("backward") => Some(Direction::Backward),
-        _ => {
-            fields.error("direction", "Must be 'forward' or 'backward'");
-            None
-        }
+    let direction = fields.take("direction")?.as_str().and_then(Direction::parse);
+    if direction.is_none() {
+        fields.error("direction", "Must be 'forward' or 'backward'");
     }
+    direction
 }
 
 fn thinking_level(value: Value) -> Option<String> {

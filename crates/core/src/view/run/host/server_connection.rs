@@ -65,15 +65,12 @@ pub struct TranslatedLines {
 #[derive(Deserialize)]
 struct RunnerResponse<'a> {
     id: String,
-    #[serde(default)]
     session_id: Option<String>,
     #[serde(default)]
     success: bool,
     #[serde(borrow, default)]
     data: Option<&'a RawValue>,
-    #[serde(default)]
     error: Option<String>,
-    #[serde(default)]
     code: Option<ErrorCode>,
 }
 

@@ -11,10 +11,10 @@ use super::super::{
     Admission, AdmissionEffect, AdmissionLimits, PiServerOutcome, PiServerSubmission, RestoredSubmission,
     SubmissionToken,
 };
-use super::choices::Choices;
 use super::kinds::kind;
 use super::model::Model;
 use super::sessions::{fingerprint, lane, perform};
+use crate::choices::Choices;
 
 const COMMANDS: &[&str] = &[
     "create_session",
@@ -196,7 +196,7 @@ impl World {
         if self.sent.is_empty() {
             return Ok(());
         }
-        let recent = self.sent.len() - 1 - choices.below(self.sent.len().min(8) as u64);
+        let recent = self.sent.len() - 1 - choices.below(self.sent.len().min(8));
         // Many repeat what they got no answer to.
         let cut_off = self.rows.iter().rev().find(|row| row.finished.is_none()).filter(|_| choices.one_in(2));
         let mut submission = cut_off.map_or(&self.sent[recent], |row| &row.submission).clone();
@@ -230,7 +230,7 @@ impl World {
         if self.working.is_empty() {
             return Ok(());
         }
-        let work = self.working.remove(choices.below(self.working.len() as u64));
+        let work = self.working.remove(choices.below(self.working.len()));
         let token = work.token;
         let outcome = match choices.below(60) {
             // The link is lost, before or after the work is done.
@@ -292,7 +292,7 @@ impl World {
         if self.storing.is_empty() {
             return Ok(());
         }
-        let token = self.storing.remove(choices.below(self.storing.len() as u64));
+        let token = self.storing.remove(choices.below(self.storing.len()));
         if let Some((uid, at, outcome)) = self.pending_rows.remove(&token) {
             self.write(token, &uid, at, outcome);
         }
