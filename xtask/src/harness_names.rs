@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/runner/src/driver.rs", "lists the drivers"),
     ("crates/runner/src/driver/harness_table.rs", "has a row for each"),
     ("crates/testkit/", "tests only"),
-    ("crates/wire/src/pi_server", "a face that has its name from a harness"),
+    ("crates/wire/src/faces/pi_server", "a face that has its name from a harness"),
     ("crates/core/src/view/pi_server", "the same face"),
 ];
 

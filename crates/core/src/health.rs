@@ -455,5 +455,4 @@ fn seconds(milliseconds: i64) -> String {
 }
 
 #[cfg(test)]
-#[path = "health_tests.rs"]
 mod tests;

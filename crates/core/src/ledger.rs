@@ -371,5 +371,4 @@ pub fn fingerprint(frame: &str) -> Fingerprint {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
 mod tests;

@@ -12,17 +12,16 @@ pub mod breaker;
 #[cfg(test)]
 mod choices;
 pub mod command_queue;
-pub mod encoding;
-pub mod event_writer;
-pub mod fingerprint;
+mod events;
 pub mod harness;
 pub mod health;
-pub mod ids;
 pub mod ledger;
 pub mod projection;
-pub mod record;
 pub mod redact;
 pub mod session;
 pub mod terminal;
-pub mod time;
+mod values;
 pub mod view;
+
+pub use events::{event_writer, record};
+pub use values::{encoding, fingerprint, ids, time};

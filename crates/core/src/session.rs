@@ -3,7 +3,6 @@
 //! It is the one authority on a session: it numbers records, names messages, knows the state, holds the open
 //! questions and the message being generated. It never reads a clock; callers pass the time.
 
-mod accepted_prompts;
 mod agent_events;
 mod answer_text;
 mod assembly;
@@ -12,13 +11,12 @@ mod conversation;
 mod conversation_move;
 mod event_form;
 mod gate;
+mod inputs;
 mod interview;
 mod lifecycle;
 mod questions;
-mod queue_edit;
 mod run;
 mod turn;
-mod undelivered_inputs;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,6 +43,7 @@ use crate::health::SessionActivity;
 use crate::ids::MessageIds;
 use crate::terminal::ScreenQuestion;
 use conversation_move::ConversationMove;
+use inputs::{accepted_prompts, queue_edit, undelivered_inputs};
 use queue_edit::{HeldImages, QueueReads, QueueRecall};
 use turn::Turn;
 

@@ -176,6 +176,8 @@ fn a_prompt_whose_yes_is_heard_after_its_turn_is_shown_or_marked() {
     }
 }
 
+/// Wherever the agent's yes falls between the events of the turn, and whatever the turn shows: an accepted prompt is in
+/// the conversation once.
 #[test]
 fn an_accepted_prompt_is_in_the_conversation_once_whenever_its_yes_is_heard() {
     let ways: Vec<(usize, usize)> =

@@ -121,7 +121,6 @@ fn what_waited_with_us_and_was_read_cannot_be_changed_any_more() {
 }
 
 /// A session whose agent was idle and has read "one", which waited with us, at 5.
-
 fn one_was_read(out: &mut EventWriter) -> Session {
     let mut session = session();
     let edit = session.begin_queue_edit();
@@ -187,10 +186,6 @@ fn what_was_taken_from_the_queue_in_a_turn_that_is_aborted_is_marked_at_once() {
     assert_eq!((interrupted(&out), session.memory().accepted.len()), (vec!["one".to_owned()], 0));
     assert_eq!(session.state().queue, queue(&[], &["two"]));
 }
-
-/// Wherever the agent's yes falls between the events of the turn, and whatever the turn shows: an accepted prompt is in
-
-/// the conversation once.
 
 #[test]
 fn proof_of_arrival_ends_the_doubt() {

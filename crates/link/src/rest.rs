@@ -276,5 +276,4 @@ fn unchunk(mut rest: &[u8]) -> Result<Option<Vec<u8>>, CallFailure> {
 }
 
 #[cfg(test)]
-#[path = "rest_tests.rs"]
 mod tests;

@@ -146,5 +146,4 @@ fn explain(url: &ServerUrl, error: OpenError) -> OpenFailure {
 }
 
 #[cfg(test)]
-#[path = "runner_tests.rs"]
 mod tests;

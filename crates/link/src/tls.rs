@@ -227,5 +227,4 @@ impl FromStr for Fingerprint {
 }
 
 #[cfg(test)]
-#[path = "tls_tests.rs"]
 pub(crate) mod tests;

@@ -1,5 +1,8 @@
 //! Part 3: parameters of commands, and their answers.
 
+pub mod answer;
+pub mod table;
+
 use crate::derive::wire;
 use serde_json::Value;
 

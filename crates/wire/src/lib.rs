@@ -5,30 +5,27 @@
 //! these types by `cargo xtask codegen` (feature `codegen`). Compatibility is for ever: fields are added, never renamed.
 #![forbid(unsafe_code)]
 
-pub mod access;
-pub mod answer;
-pub mod channel;
 #[cfg(feature = "codegen")]
 pub mod codegen;
 pub mod command;
-pub mod command_table;
 pub mod data;
 pub mod delegation;
 mod derive;
 pub mod error;
 pub mod event;
-pub mod fleet;
+mod faces;
 pub mod input;
-pub mod link;
 pub mod message;
-pub mod mux;
-pub mod people;
-pub mod pi_server;
-pub mod push;
 pub mod rest;
 pub mod run;
-pub mod run_protocol;
 pub mod service;
+mod transport;
+
+// The folders are for the eye; everything is known by these shorter paths.
+pub use command::{answer, table as command_table};
+pub use faces::{pi_server, run_protocol};
+pub use rest::{access, fleet, people, push};
+pub use transport::{channel, link, mux};
 
 pub use command::{Command, CommandHead, CommandResponse};
 pub use error::{CodedError, ErrorCode};

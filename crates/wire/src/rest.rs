@@ -1,7 +1,11 @@
 //! REST: bodies that have no other home, the one table of routes, and the OpenAPI document that is made of it.
 
+pub mod access;
+pub mod fleet;
 #[cfg(feature = "codegen")]
 pub mod openapi;
+pub mod people;
+pub mod push;
 #[cfg(feature = "codegen")]
 pub mod table;
 

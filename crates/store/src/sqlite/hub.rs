@@ -2,13 +2,11 @@
 //! hosts of others, browsers that want pushes, what was done by whom,
 //! tombstones of sessions whose runner has yet to learn that they are deleted, and the journal of submissions.
 
+mod access;
 mod append;
 mod audit;
 mod deleted_sessions;
-mod hosts;
-mod logins;
 mod messages;
-mod people;
 mod push;
 mod read;
 mod requests;
@@ -16,7 +14,6 @@ mod runners;
 mod search;
 mod sessions;
 mod submissions;
-mod tokens;
 mod usage;
 
 use std::path::Path;

@@ -9,11 +9,11 @@ use qd_wire::data::QueueState;
 use qd_wire::event::{Event, NotifyLevel};
 use serde::{Deserialize, Serialize};
 
-use super::accepted_prompts::is_queued;
-use super::conversation_move::remove_one;
-use super::{AcceptedPrompt, ExpectedPrompt, PromptTurn, Session};
 use crate::agent::Image;
 use crate::event_writer::EventWriter;
+use crate::session::accepted_prompts::is_queued;
+use crate::session::conversation_move::remove_one;
+use crate::session::{AcceptedPrompt, ExpectedPrompt, PromptTurn, Session};
 
 /// An input that waits for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub struct UndeliveredInput {
 
 impl Session {
     /// What waits: in the agent that is there, and for it or another one to take it.
-    pub(super) fn whole_queue(&self) -> QueueState {
+    pub(in crate::session) fn whole_queue(&self) -> QueueState {
         let on_its_way = self.memory.delivering.iter().filter(|delivering| delivering.is_requeued);
         let kept = |is_steering: bool| {
             let own = on_its_way.clone().chain(&self.memory.kept);
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// An input that leaves the agent's queue, with what came with it.
-    pub(super) fn kept_of(
+    pub(in crate::session) fn kept_of(
         &self,
         text: String,
         is_steering: bool,
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// What is left in an idle agent's queue waits for a prompt; where nothing waits there is nothing to say.
-    pub(super) fn note_what_waits(&mut self) {
+    pub(in crate::session) fn note_what_waits(&mut self) {
         if !self.is_working() && self.memory.queue != QueueState::default() {
             self.memory.waits_for_prompt = true;
         } else if self.memory.kept.is_empty() && self.memory.queue == QueueState::default() {
@@ -145,7 +145,7 @@ impl Session {
     }
 
     /// The agent has it, and shows it as its next message unless it is in its queue.
-    pub(super) fn kept_is_read_next(&mut self) {
+    pub(in crate::session) fn kept_is_read_next(&mut self) {
         if let Some(delivered) = self.kept_delivered()
             && !is_queued(&self.memory.queue, &delivered.text)
         {
@@ -183,14 +183,14 @@ impl Session {
         self.memory.delivering.is_some()
     }
 
-    pub(super) fn emit_queue(&mut self, now: i64, out: &mut EventWriter) {
+    pub(in crate::session) fn emit_queue(&mut self, now: i64, out: &mut EventWriter) {
         self.is_queue_untold = false;
         let queue = self.whole_queue();
         self.emit(now, &Event::QueueChanged { queue }, out);
     }
 
     /// An input on its way that is in the agent's own queue has arrived.
-    pub(super) fn kept_is_queued(&mut self) {
+    pub(in crate::session) fn kept_is_queued(&mut self) {
         let QueueState { steering, follow_up } = &self.memory.queue;
         let is_there =
             |kept: &UndeliveredInput| steering.contains(&kept.text) || follow_up.contains(&kept.text);
@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// The agent's own file shows that it had read an input before it ended; whose it was.
-    pub(super) fn input_was_read(
+    pub(in crate::session) fn input_was_read(
         &mut self,
         now: i64,
         text: &str,
@@ -235,7 +235,7 @@ impl Session {
     }
 
     /// The agent ended while an input was on its way to it.
-    pub(super) fn delivery_lost(&mut self, now: i64, out: &mut EventWriter) {
+    pub(in crate::session) fn delivery_lost(&mut self, now: i64, out: &mut EventWriter) {
         self.delivering_token = None;
         if let Some(input) = self.memory.delivering.take() {
             self.is_queue_untold |= input.is_requeued;
@@ -244,13 +244,13 @@ impl Session {
     }
 
     /// What the agent had accepted and not read waits for the next one.
-    pub(super) fn keep_queue(&mut self) {
+    pub(in crate::session) fn keep_queue(&mut self) {
         self.memory.kept = self.waiting_inputs();
         self.memory.queue = QueueState::default();
     }
 
     /// Nobody will read what waits: the session was closed. It stays in the conversation, marked.
-    pub(super) fn lose_kept(&mut self, now: i64, out: &mut EventWriter) {
+    pub(in crate::session) fn lose_kept(&mut self, now: i64, out: &mut EventWriter) {
         let kept = std::mem::take(&mut self.memory.kept);
         if kept.is_empty() {
             return self.tell_queue(now, out);

@@ -3,9 +3,9 @@
 use qd_wire::people::HostTrust;
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::requests::requests;
 use crate::hub::{HostRow, PENDING_HOSTS_MAX, TOUCH_MS};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::hub::requests::requests;
 use crate::sqlite::statements::{StoredRow, changes, first, rows, run, stored_row};
 
 stored_row!(HostRow: host_id, token_hash, trust, first_seen_at, last_seen_at, address);

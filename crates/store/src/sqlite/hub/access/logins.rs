@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::SqliteHub;
-use super::requests::requests;
 use crate::error::Result;
 use crate::hub::{LOGINS_MAX, LoginRow, TOUCH_MS};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::hub::SqliteHub;
+use crate::sqlite::hub::requests::requests;
 use crate::sqlite::statements::{StoredRow, changes, first, rows, run, stored_row};
 
 stored_row!(LoginRow: token_hash, username, created_at, last_used_at, label);

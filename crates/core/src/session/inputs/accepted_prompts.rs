@@ -10,10 +10,10 @@ use qd_wire::event::{Event, NotifyLevel};
 use qd_wire::message::{KnownPart, MediaSource, Message, Part, Role};
 use serde::{Deserialize, Serialize};
 
-use super::conversation::sent_by;
-use super::{ExpectedPrompt, Session, UNSHOWN_PROMPTS_MAX, UndeliveredInput};
 use crate::encoding::base36;
 use crate::event_writer::EventWriter;
+use crate::session::conversation::sent_by;
+use crate::session::{ExpectedPrompt, Session, UNSHOWN_PROMPTS_MAX, UndeliveredInput};
 
 /// A prompt the agent has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// The agent has taken these from its queue, and not yet shown that it has read them.
-    pub(super) fn left_queue(&mut self, now: i64, texts: Vec<(String, bool)>) {
+    pub(in crate::session) fn left_queue(&mut self, now: i64, texts: Vec<(String, bool)>) {
         for (text, is_steering) in texts {
             let is_free = |prompt: &&ExpectedPrompt| {
                 prompt.text == text && !self.memory.accepted.iter().any(|other| other.token == prompt.token)
@@ -99,7 +99,7 @@ impl Session {
 
     /// A turn has settled: what was to be read in it has been, also under another text (extensions may change it). What
     /// the turn has not shown in any form was cut off by its end.
-    pub(super) fn accepted_are_read(&mut self, now: i64, out: &mut EventWriter) {
+    pub(in crate::session) fn accepted_are_read(&mut self, now: i64, out: &mut EventWriter) {
         let has_queue = self.memory.queue != QueueState::default();
         let turns = self.turns;
         let is_due = |accepted: &AcceptedPrompt| match accepted.turn {
@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// The agent ended; its answers to these may still come. Those in its queue are looked after there.
-    pub(super) fn expected_are_unanswered(&mut self) {
+    pub(in crate::session) fn expected_are_unanswered(&mut self) {
         let (queue, accepted) = (&self.memory.queue, &self.memory.accepted);
         let unread = self.expected_prompts.iter().filter(|prompt| {
             !is_queued(queue, &prompt.text) && !accepted.iter().any(|other| other.token == prompt.token)
@@ -140,7 +140,7 @@ impl Session {
     }
 
     /// Those in the agent's queue are looked after there.
-    pub(super) fn accepted_are_queued(&mut self) {
+    pub(in crate::session) fn accepted_are_queued(&mut self) {
         let queue = &self.memory.queue;
         self.memory
             .accepted
@@ -157,13 +157,13 @@ impl Session {
     }
 
     /// The agent ended before they showed up.
-    pub(super) fn accepted_lost(&mut self, now: i64, out: &mut EventWriter) {
+    pub(in crate::session) fn accepted_lost(&mut self, now: i64, out: &mut EventWriter) {
         let lost = std::mem::take(&mut self.memory.accepted);
         self.show_interrupted(now, lost, out);
     }
 
     /// The agent's own file shows that it had read a prompt before it ended; whose it was.
-    pub(super) fn accepted_was_read(&mut self, text: &str) -> Option<UndeliveredInput> {
+    pub(in crate::session) fn accepted_was_read(&mut self, text: &str) -> Option<UndeliveredInput> {
         let position = self.memory.accepted.iter().position(|accepted| accepted.input.text == text)?;
         let accepted = self.memory.accepted.remove(position);
         self.expected_prompts.retain(|prompt| prompt.token != accepted.token);
@@ -171,7 +171,12 @@ impl Session {
     }
 
     /// A message of a person had begun to show and will not be told to its end: it was the oldest prompt the agent had.
-    pub(super) fn show_begun(&mut self, now: i64, message_id: &str, out: &mut EventWriter) -> bool {
+    pub(in crate::session) fn show_begun(
+        &mut self,
+        now: i64,
+        message_id: &str,
+        out: &mut EventWriter,
+    ) -> bool {
         if self.memory.accepted.is_empty() {
             return false;
         }
@@ -184,7 +189,12 @@ impl Session {
     }
 
     /// Puts prompts into the conversation that no agent has shown to have read.
-    pub(super) fn show_interrupted(&mut self, now: i64, prompts: Vec<AcceptedPrompt>, out: &mut EventWriter) {
+    pub(in crate::session) fn show_interrupted(
+        &mut self,
+        now: i64,
+        prompts: Vec<AcceptedPrompt>,
+        out: &mut EventWriter,
+    ) {
         if prompts.is_empty() {
             return;
         }
@@ -236,6 +246,6 @@ impl Session {
     }
 }
 
-pub(super) fn is_queued(queue: &QueueState, text: &str) -> bool {
+pub(in crate::session) fn is_queued(queue: &QueueState, text: &str) -> bool {
     queue.steering.iter().chain(&queue.follow_up).any(|queued| queued == text)
 }

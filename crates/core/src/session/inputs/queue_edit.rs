@@ -9,11 +9,11 @@ use std::sync::Arc;
 use qd_wire::Message;
 use qd_wire::data::{QueueSetData, QueueState};
 
-use super::accepted_prompts::is_queued;
-use super::conversation_move::{remove_one, texts_of};
-use super::{Session, SessionMemory, UndeliveredInput};
 use crate::agent::Image;
 use crate::event_writer::EventWriter;
+use crate::session::accepted_prompts::is_queued;
+use crate::session::conversation_move::{remove_one, texts_of};
+use crate::session::{Session, SessionMemory, UndeliveredInput};
 
 /// Bytes of images that are held, and stored, for prompts the agent has not read; more are refused until it has.
 const IMAGE_BYTES_MAX: usize = 32 << 20;
@@ -26,37 +26,37 @@ const READS_MAX: usize = 64;
 
 /// Images of prompts that the agent has.
 #[derive(Debug, Default)]
-pub(super) struct HeldImages {
+pub(in crate::session) struct HeldImages {
     by_token: BTreeMap<u64, HeldImage>,
 }
 
 #[derive(Debug)]
-pub(super) struct HeldImage {
+pub(in crate::session) struct HeldImage {
     /// The name under which they are stored.
-    pub(super) key: String,
-    pub(super) images: Arc<Vec<Image>>,
+    pub(in crate::session) key: String,
+    pub(in crate::session) images: Arc<Vec<Image>>,
 }
 
 impl HeldImages {
-    pub(super) fn of(&self, token: u64) -> Option<&HeldImage> {
+    pub(in crate::session) fn of(&self, token: u64) -> Option<&HeldImage> {
         self.by_token.get(&token)
     }
 
-    pub(super) fn forget(&mut self, token: u64) {
+    pub(in crate::session) fn forget(&mut self, token: u64) {
         self.by_token.remove(&token);
     }
 }
 
 /// The agent is asked to give back its queue.
 #[derive(Debug, Default)]
-pub(super) struct QueueRecall {
+pub(in crate::session) struct QueueRecall {
     /// What it said of it last.
-    pub(super) last: Option<QueueState>,
+    pub(in crate::session) last: Option<QueueState>,
 }
 
 /// What has left the agent's queue lately.
 #[derive(Debug, Default)]
-pub(super) struct QueueReads {
+pub(in crate::session) struct QueueReads {
     /// It is in no queue, and may show up as a message.
     left: VecDeque<String>,
     /// It has shown up as a message, and the agent has not said yet that it left the queue.
@@ -67,7 +67,12 @@ pub(super) struct QueueReads {
 
 impl QueueReads {
     /// The queue is another: what is in it no more, and whether that was for the agent's next step.
-    pub(super) fn left(&mut self, now: i64, before: &QueueState, after: &QueueState) -> Vec<(String, bool)> {
+    pub(in crate::session) fn left(
+        &mut self,
+        now: i64,
+        before: &QueueState,
+        after: &QueueState,
+    ) -> Vec<(String, bool)> {
         let mut still_there = texts_of(after);
         let mut left = Vec::new();
         for (texts, is_steering) in [(&before.steering, true), (&before.follow_up, false)] {
@@ -92,17 +97,17 @@ impl QueueReads {
     }
 
     /// What waited with us went to the agent directly, not by way of its own queue.
-    pub(super) fn delivered(&mut self, text: String) {
+    pub(in crate::session) fn delivered(&mut self, text: String) {
         push_bounded(&mut self.left, text);
     }
 
     /// A message shows what the queue still has.
-    pub(super) fn shown_early(&mut self, text: String) {
+    pub(in crate::session) fn shown_early(&mut self, text: String) {
         self.shown.push(text);
     }
 
     /// A message of a person has come.
-    pub(super) fn read(&mut self, now: i64, message: &Message) {
+    pub(in crate::session) fn read(&mut self, now: i64, message: &Message) {
         if self.left.is_empty() {
             return;
         }
@@ -196,7 +201,7 @@ impl Session {
     }
 
     /// What the agent has put into its queue under another text than it was sent with goes by that text from now on.
-    pub(super) fn name_expanded(&mut self, queue: &QueueState) {
+    pub(in crate::session) fn name_expanded(&mut self, queue: &QueueState) {
         if self.moving.is_some() {
             return;
         }
@@ -315,7 +320,7 @@ impl Session {
     }
 
     /// The turn was aborted: what goes back into the queue stays there until the next prompt, as the rest of it does.
-    pub(super) fn requeued_waits(&mut self) {
+    pub(in crate::session) fn requeued_waits(&mut self) {
         if self.memory.kept.iter().any(|kept| kept.is_requeued) {
             self.memory.waits_for_prompt = true;
         }

@@ -2,11 +2,11 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::SqliteHub;
-use super::requests::requests;
 use crate::error::Result;
 use crate::hub::{ACCESS_TOKENS_MAX, AccessTokenRow, TOUCH_MS, TokenStored};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::hub::SqliteHub;
+use crate::sqlite::hub::requests::requests;
 use crate::sqlite::statements::{first, rows, run, value};
 
 const COLUMNS: &str = "owner, name, token_hash, created_at, last_used_at, scopes, expires_at";

@@ -2,10 +2,10 @@
 
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::requests::requests;
 use super::{logins, tokens};
 use crate::hub::{PEOPLE_MAX, PersonChange, PersonRow, PersonStored};
 use crate::sqlite::error::SqlResult;
+use crate::sqlite::hub::requests::requests;
 use crate::sqlite::statements::{StoredRow, changes, first, rows, run, stored_row, value};
 
 stored_row!(PersonRow: username, password_hash, role, created_at, last_login_at, disabled);
