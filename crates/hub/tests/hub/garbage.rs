@@ -91,8 +91,7 @@ async fn long_names_and_queries_are_refused() {
     for name in ["cmd", "session_id", "runner_id"] {
         let mut frame = json!({"channel":"agent","id":"x","cmd":"get_state"});
         frame[name] = "y".repeat(257).into();
-        client.send(&frame).await;
-        let answer = client.next().await;
+        let answer = client.ask(&frame).await;
         assert_eq!(answer["code"], "invalid_request");
         let error = answer["error"].as_str().unwrap();
         assert!(error.contains(name) && error.len() < 200, "it says which, and does not repeat it: {error}");

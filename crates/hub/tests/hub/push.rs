@@ -9,7 +9,7 @@ use qd_testkit::push::{Browser, PushService};
 use serde_json::{Value, json};
 
 use crate::access::people::{add_person, call, log_in};
-use crate::support::{Runner, TOKEN, World, assert_fields, created, record, soon};
+use crate::support::{Runner, TOKEN, World, assert_fields, record, soon};
 
 const ALL: [&str; 4] = ["approval", "question", "done", "failed"];
 
@@ -39,8 +39,7 @@ async fn start_in(
     })
     .await;
     runner.come().await;
-    runner.say(&created("s")).await;
-    runner.line_of("ack").await;
+    runner.create("s").await;
     (world, runner, PushService::start().await)
 }
 

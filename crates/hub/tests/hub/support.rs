@@ -273,34 +273,32 @@ impl Runner {
     /// The next line of this type; others before it are dropped.
     pub(crate) async fn line_of(&mut self, kind: &str) -> Value {
         loop {
-            while let Some(line) = self.lines.pop_front() {
-                if line["type"] == kind {
-                    return line;
-                }
+            let line = self.line(kind).await;
+            if line["type"] == kind {
+                return line;
             }
-            self.receive(kind).await;
         }
     }
 
     /// The types of the lines up to the first of this type.
     pub(crate) async fn kinds_until(&mut self, kind: &str) -> Vec<String> {
         let mut kinds = Vec::new();
-        loop {
-            while let Some(line) = self.lines.pop_front() {
-                kinds.push(line["type"].as_str().unwrap().to_owned());
-                if line["type"] == kind {
-                    return kinds;
-                }
-            }
-            self.receive(kind).await;
+        while kinds.last().is_none_or(|last| last != kind) {
+            kinds.push(self.line(kind).await["type"].as_str().unwrap().to_owned());
         }
+        kinds
     }
 
-    async fn receive(&mut self, what: &str) {
-        let block = soon(what, self.link.receiver.recv()).await.expect("the link is closed");
-        let text = std::str::from_utf8(&block).unwrap();
-        assert!(text.ends_with('\n'), "blocks are whole lines");
-        self.lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+    async fn line(&mut self, what: &str) -> Value {
+        loop {
+            if let Some(line) = self.lines.pop_front() {
+                return line;
+            }
+            let block = soon(what, self.link.receiver.recv()).await.expect("the link is closed");
+            let text = std::str::from_utf8(&block).unwrap();
+            assert!(text.ends_with('\n'), "blocks are whole lines");
+            self.lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
+        }
     }
 
     /// Answers a command with success.
@@ -427,6 +425,16 @@ impl Client {
         loop {
             let frame: Value = serde_json::from_str(&self.next_text().await).unwrap();
             if frame["type"] != "session.changed" && frame["type"] != "runner.changed" {
+                return frame;
+            }
+        }
+    }
+
+    /// The next such frame; others before it are dropped.
+    pub(crate) async fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let frame = self.next().await;
+            if is_it(&frame) {
                 return frame;
             }
         }

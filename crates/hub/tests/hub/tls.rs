@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 
-use crate::support::{Runner, TOKEN, World, assert_fields, created, exchange, soon};
+use crate::support::{Runner, TOKEN, World, assert_fields, exchange, soon};
 
 async fn start_with_runner() -> (World, Runner, HubTls) {
     let directory = tempfile::tempdir().unwrap();
@@ -90,8 +90,7 @@ async fn a_client_that_reads_late_gets_all_that_waits_for_it_through_tls() {
     const ANSWERS: usize = 32;
     let (world, mut runner, hub_tls) = start_with_runner().await;
     runner.hello().await;
-    runner.say(&created("s")).await;
-    runner.line_of("ack").await;
+    runner.create("s").await;
     let stream = world.secure(&Trust::Pinned(hub_tls.fingerprint())).await.unwrap();
     let mut request = format!("wss://{}/ws/mux", world.address).into_client_request().unwrap();
     request.headers_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());

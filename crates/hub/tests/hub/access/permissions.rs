@@ -59,8 +59,7 @@ impl Asked {
         let log = asked.clone();
         tokio::spawn(async move {
             loop {
-                let command = runner.command().await;
-                runner.refuse(&command, "scripted").await;
+                let command = runner.refuse_next("scripted").await;
                 log.0.lock().push(command);
             }
         });
@@ -107,12 +106,7 @@ async fn every_command_asks_for_its_permission_on_the_canonical_face() {
                 frame["config"] = json!({"harness":"demo"});
             }
             client.send(&frame).await;
-            let answer = loop {
-                let answer = client.next().await;
-                if answer["id"] == spec.name {
-                    break answer;
-                }
-            };
+            let answer = client.until(|answer| answer["id"] == spec.name).await;
             let may = access.permissions.contains(spec.permission);
             assert_eq!(is_denied(&answer), !may, "{} {}: {answer}", access.name, spec.name);
             assert!(may || answer["success"] == false, "{answer}");
@@ -228,12 +222,7 @@ async fn every_command_asks_for_its_permission_on_the_pi_server_face() {
                 frame["sessionId"] = json!("s");
             }
             client.send(frame).await;
-            let answer = loop {
-                let answer = client.response().await;
-                if answer["id"] == id {
-                    break answer;
-                }
-            };
+            let answer = client.client.until(|frame| frame["type"] == "response" && frame["id"] == *id).await;
             let may = access.permissions.contains(row.permission);
             assert_eq!(is_denied(&answer), !may, "{} {}: {answer}", access.name, row.name);
         }

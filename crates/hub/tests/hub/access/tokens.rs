@@ -26,8 +26,7 @@ async fn token(world: &World, name: &str) -> String {
 
 /// The next command of the hub, answered: who it is from.
 async fn answered(runner: &mut Runner) -> Value {
-    let command = runner.command().await;
-    runner.answer(&command, "{}").await;
+    let command = runner.answer_next("{}").await;
     command["user_id"].clone()
 }
 

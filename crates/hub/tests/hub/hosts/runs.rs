@@ -5,13 +5,18 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::access::people::call;
 use crate::hosts::support::{HOST_TOKEN, Host, check_whole, output, restart, stored, trust, world_with_host};
 use crate::support::{Client, TOKEN, World, assert_fields, soon};
 
 async fn attach(client: &mut Client, run_id: &str, after: Option<u64>) -> Value {
     let rest = after.map_or(json!({}), |after| json!({ "after": after }));
-    client.command("attach", run_id, "session.attach", rest).await;
-    response(client, "attach").await
+    answered(client, run_id, "session.attach", rest).await
+}
+
+/// The names of a run's stored events.
+async fn events(world: &World, run_id: &str) -> Vec<String> {
+    stored(world, run_id).await.into_iter().map(|(_, event, _)| event).collect()
 }
 
 /// The answer to a command; events before it are dropped.
@@ -26,15 +31,13 @@ async fn event(client: &mut Client, name: &str) -> Value {
 
 /// The next such frame; others before it are dropped.
 async fn frame(client: &mut Client, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
-    let waiting = async {
-        loop {
-            let frame = client.next().await;
-            if is_it(&frame) {
-                return frame;
-            }
-        }
-    };
-    soon(what, waiting).await
+    soon(what, client.until(is_it)).await
+}
+
+/// Sends a command and gives its answer; events before it are dropped.
+async fn answered(client: &mut Client, run_id: &str, cmd: &str, rest: Value) -> Value {
+    client.command(cmd, run_id, cmd, rest).await;
+    response(client, cmd).await
 }
 
 #[tokio::test]
@@ -78,16 +81,10 @@ async fn hole_01_another_hosts_run_is_neither_spoofed_nor_taken_over() {
     let mut client = world.client().await;
     client.command("i", "run-1", "run.input", json!({"input_id": "i1", "text": "my-sudo-password\n"})).await;
     assert_fields(&host.next("run.send_input").await, json!({"data.text": "my-sudo-password\n"}));
-    host.event(
-        "run-1",
-        3,
-        "run.input",
-        json!({"actor": "web", "input_id": "i1", "text_redacted": "x", "text_sha256": ""}),
-    )
-    .await;
+    let input = json!({"actor": "web", "input_id": "i1", "text_redacted": "x", "text_sha256": ""});
+    host.event("run-1", 3, "run.input", input).await;
     assert_eq!(response(&mut client, "i").await["data"], json!({"input_id": "i1", "duplicate": false}));
-    let events: Vec<String> = stored(&world, "run-1").await.into_iter().map(|(_, event, _)| event).collect();
-    assert_eq!(events, ["run.started", "run.output", "run.input"]);
+    assert_eq!(events(&world, "run-1").await, ["run.started", "run.output", "run.input"]);
     assert!(rogue.acked.is_empty());
     world.stop().await;
 }
@@ -112,19 +109,16 @@ async fn a_run_of_a_host_is_a_session_like_any_other() {
     assert_fields(&event, json!({"event": "run.output", "seq": 4, "text": "line 4\r\n"}));
     let mut second = world.client().await;
     assert_eq!(attach(&mut second, "run-1", Some(2)).await["data"]["resume"], "ok");
-    assert_eq!(
-        (second.next().await["seq"].clone(), second.next().await["seq"].clone()),
-        (json!(3), json!(4))
-    );
+    for seq in [3, 4] {
+        assert_eq!(second.next().await["seq"], seq);
+    }
     host.event("run-1", 5, "run.exited", json!({"exit_code": 3})).await;
     host.acked("run-1", 5).await;
-    client.command("s", "run-1", "get_state", json!({})).await;
-    let state = response(&mut client, "s").await;
+    let state = answered(&mut client, "run-1", "get_state", json!({})).await;
     assert_eq!((&state["data"]["status"], &state["data"]["run"]["exit_code"]), (&json!("closed"), &json!(3)));
-    client.command("x", "run-1", "run.input", json!({"input_id": "late", "text": "x"})).await;
-    assert_eq!(response(&mut client, "x").await["code"], "run_ended");
-    client.command("t", "run-1", "fs.tree", json!({})).await;
-    assert_eq!(response(&mut client, "t").await["code"], "unsupported");
+    let late = json!({"input_id": "late", "text": "x"});
+    assert_eq!(answered(&mut client, "run-1", "run.input", late).await["code"], "run_ended");
+    assert_eq!(answered(&mut client, "run-1", "fs.tree", json!({})).await["code"], "unsupported");
     world.stop().await;
 }
 
@@ -151,10 +145,8 @@ async fn hole_12_what_a_host_never_sends_is_said_to_be_missing() {
     host.output("run-2", 3).await;
     host.acked("run-1", 4).await;
     host.acked("run-2", 3).await;
-    let events: Vec<String> = stored(&world, "run-1").await.into_iter().map(|(_, event, _)| event).collect();
-    assert_eq!(events, ["run.started", "notify", "notify", "run.output"]);
-    let events: Vec<String> = stored(&world, "run-2").await.into_iter().map(|(_, event, _)| event).collect();
-    assert_eq!(events, ["session.created", "notify", "run.output"]);
+    assert_eq!(events(&world, "run-1").await, ["run.started", "notify", "notify", "run.output"]);
+    assert_eq!(events(&world, "run-2").await, ["session.created", "notify", "run.output"]);
     assert_eq!(world.stored("run-2").await.unwrap().harness, "pty");
     world.stop().await;
 }
@@ -164,10 +156,8 @@ async fn hole_12_what_a_host_never_sends_is_said_to_be_missing() {
 async fn hole_10_a_host_that_resends_on_every_ack_makes_no_storm() {
     const LAST: u64 = 400;
     let (world, _runner, mut host) = world_with_host().await;
-    let mut spool: Vec<(u64, String)> = vec![(
-        1,
-        host.event_text("run-1", 1, "run.started", json!({"tool": "t", "cwd": "/w", "command": "c"})),
-    )];
+    let started = json!({"tool": "t", "cwd": "/w", "command": "c"});
+    let mut spool = vec![(1, host.event_text("run-1", 1, "run.started", started))];
     spool.extend((2..=LAST).map(|seq| (seq, host.event_text("run-1", seq, "run.output", output(seq)))));
     // Several threads take numbers before they send.
     for pair in spool.chunks_mut(3) {
@@ -228,8 +218,8 @@ async fn hole_17_open_approvals_survive_every_restart() {
     host.close().await;
     let (world, _runner) = restart(world).await;
     let mut client = world.client().await;
-    client.command("a", "run-1", "input_response", json!({"request_id": "q1", "decision": "approve"})).await;
-    assert_fields(&response(&mut client, "a").await, json!({"code": "runner_offline"}));
+    let approval = json!({"request_id": "q1", "decision": "approve"});
+    assert_eq!(answered(&mut client, "run-1", "input_response", approval).await["code"], "runner_offline");
     let mut host = Host::connect(&world, "h").await;
     let pending = loop {
         let data = attach(&mut client, "run-1", None).await["data"].clone();
@@ -239,26 +229,13 @@ async fn hole_17_open_approvals_survive_every_restart() {
     };
     assert_eq!(pending[0]["request_id"], "q1");
     assert!(pending[0]["metadata"]["op_args"]["cmd"].as_str().unwrap().contains("must-be-seen"));
-    client.command("l", "_system", "list_sessions", json!({})).await;
-    assert_fields(&response(&mut client, "l").await, json!({"data.sessions.0.pending_input_count": 1}));
-    client
-        .command(
-            "b",
-            "run-1",
-            "input_response",
-            json!({"request_id": "made-up", "decision": "approve_for_session"}),
-        )
-        .await;
-    assert_eq!(response(&mut client, "b").await["code"], "question_not_found");
+    let listed = answered(&mut client, "_system", "list_sessions", json!({})).await;
+    assert_fields(&listed, json!({"data.sessions.0.pending_input_count": 1}));
+    let made_up = json!({"request_id": "made-up", "decision": "approve_for_session"});
+    assert_eq!(answered(&mut client, "run-1", "input_response", made_up).await["code"], "question_not_found");
     let mut app = world.app().await;
-    client
-        .command(
-            "c",
-            "run-1",
-            "input_response",
-            json!({"request_id": "q1", "decision": "approve", "actor": "cli"}),
-        )
-        .await;
+    let approval = json!({"request_id": "q1", "decision": "approve", "actor": "cli"});
+    client.command("c", "run-1", "input_response", approval).await;
     let told = host.next("run.permission.approve").await;
     assert_eq!((&told["data"]["request_id"], &told["data"]["actor"]), (&json!("q1"), &json!("cli")));
     // Either may come first.
@@ -397,8 +374,8 @@ async fn a_host_that_never_answers_costs_its_asker_a_time_limit() {
     host.next("run.send_input").await;
     host.event("run-1", 2, "run.input", json!({"input_id": "i"})).await;
     assert_eq!(response(&mut client, "j").await["data"]["duplicate"], false);
-    client.command("k", "run-1", "run.input", json!({"input_id": "i", "text": "x"})).await;
-    assert_eq!(response(&mut client, "k").await["data"]["duplicate"], true);
+    let again = answered(&mut client, "run-1", "run.input", json!({"input_id": "i", "text": "x"})).await;
+    assert_eq!(again["data"]["duplicate"], true);
     world.stop().await;
 }
 
@@ -416,10 +393,8 @@ async fn inputs_that_a_host_never_confirms_end_with_their_time_or_their_run() {
     host.next("run.send_input").await;
     host.event("run-1", 2, "run.exited", json!({"exit_code": 0})).await;
     assert_fields(&response(&mut client, "i").await, json!({"code": "run_ended"}));
-    let asker = TOKEN;
     let body = r#"{"input_id":"j","text":"x"}"#;
-    let (status, _, body) =
-        crate::access::people::call(&world, Some(asker), "POST", "/runs/run-2/input", body).await;
+    let (status, _, body) = call(&world, Some(TOKEN), "POST", "/runs/run-2/input", body).await;
     assert_eq!(status, 504, "{body}");
     world.stop().await;
 }
@@ -458,9 +433,8 @@ async fn hole_10_a_host_that_does_not_read_does_not_stop_its_own_events() {
     let mut client = world.client().await;
     let text = "x".repeat(100_000);
     for number in 0..240 {
-        let id = number.to_string();
-        client.command(&id, "run-1", "run.stdin", json!({ "text": text })).await;
-        assert_eq!(response(&mut client, &id).await["success"], true);
+        let told = answered(&mut client, "run-1", "run.stdin", json!({ "text": text })).await;
+        assert_eq!(told["success"], true, "{number}");
     }
     for seq in 2..=LAST {
         host.event("run-1", seq, "run.output", output(seq)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use qd_hub::PiServerConfig;
 use serde_json::{Value, json};
 
-use crate::pi_server::support::{pi_world, relaxed, state};
+use crate::pi_server::support::{WHOLE, pi_world, relaxed, state};
 use crate::support::{Runner, answer, assert_fields, attach_data, created, record};
 
 /// The document fixes the words; the code is ours.
@@ -93,12 +93,7 @@ async fn two_principals_do_not_share_ids_and_keys_are_not_told_to_others() {
         assert_eq!((&response["success"], response.get("replayed")), (&json!(true), None));
     }
     // The owner sees the other's command, without its key.
-    let accepted = loop {
-        let frame = owner.next().await;
-        if frame["type"] == "command_accepted" {
-            break frame;
-        }
-    };
+    let accepted = owner.client.until(|frame| frame["type"] == "command_accepted").await;
     assert_eq!((&accepted["data"]["commandId"], accepted["data"].get("idempotencyKey")), (&json!("1"), None));
     world.stop().await;
 }
@@ -108,20 +103,12 @@ async fn what_is_not_admitted_has_a_response_and_nothing_else() {
     let config = PiServerConfig { message_bytes_max: 200, pending_max: 1, ..relaxed() };
     let (world, mut runner) = pi_world(config).await;
     let mut client = world.pi_client().await;
+    let great = format!(r#"{{"type":"get_state","x":"{}"}}"#, "y".repeat(200));
+    let unknown = "Validation failed: type: Unknown command type 'fly'";
     for (text, command, error, code) in [
         ("{", "unknown", "Invalid JSON", "invalid_request"),
-        (
-            r#"{"type":"fly","id":"7"}"#,
-            "fly",
-            "Validation failed: type: Unknown command type 'fly'",
-            "invalid_request",
-        ),
-        (
-            &format!(r#"{{"type":"get_state","x":"{}"}}"#, "y".repeat(200)),
-            "unknown",
-            "Message size 227 exceeds limit 200",
-            "too_large",
-        ),
+        (r#"{"type":"fly","id":"7"}"#, "fly", unknown, "invalid_request"),
+        (&great, "unknown", "Message size 227 exceeds limit 200", "too_large"),
     ] {
         client.client.send_text(text).await;
         let response = client.expect("response").await;
@@ -140,8 +127,7 @@ async fn what_is_not_admitted_has_a_response_and_nothing_else() {
     let full = "Too many pending commands for this connection (max 1)";
     assert_refused(&response, full, "too_many_in_flight");
     assert_eq!(response["limit"], 1);
-    let command = runner.command().await;
-    runner.answer(&command, &state("s", 0).to_string()).await;
+    runner.answer_next(&state("s", 0).to_string()).await;
     let response = client.response().await;
     assert_eq!((&response["success"], response.get("id")), (&json!(true), None));
     let metrics = {
@@ -174,17 +160,9 @@ async fn sessions_are_created_once_deleted_and_created_again() {
     let create = json!({"type":"create_session","id":"c","sessionId":"n","harness":"demo"});
     client.send(create.clone()).await;
     answer_create(&mut runner, "n").await;
-    let frames = client
-        .expect_all(&[
-            "command_accepted",
-            "command_started",
-            "command_finished",
-            "response",
-            "session_created",
-        ])
-        .await;
+    let frames = client.expect_all(&WHOLE).await;
     assert_eq!((&frames[3]["sessionVersion"], &frames[3]["data"]["sessionId"]), (&json!(0), &json!("n")));
-    assert_eq!(frames[4]["data"]["sessionInfo"]["sessionId"], "n");
+    assert_eq!(client.expect("session_created").await["data"]["sessionInfo"]["sessionId"], "n");
     // Again with the same id: no second broadcast.
     client.send(create).await;
     client.expect_all(&["command_accepted", "command_finished", "response"]).await;
@@ -195,15 +173,8 @@ async fn sessions_are_created_once_deleted_and_created_again() {
     let command = runner.command().await;
     assert_eq!(command["cmd"], "session.close");
     runner.say(&format!("{}\n{}", record("n", 2, "session.closed", ""), answer(&command, "null"))).await;
-    let frames = client
-        .expect_all(&[
-            "command_accepted",
-            "command_started",
-            "command_finished",
-            "response",
-            "session_deleted",
-        ])
-        .await;
+    let frames = client.expect_all(&WHOLE).await;
+    client.expect("session_deleted").await;
     assert_eq!((&frames[3]["data"], frames[3].get("sessionVersion")), (&json!({"deleted":true}), None));
     for command in [
         json!({"type":"get_state","sessionId":"n"}),
@@ -253,9 +224,8 @@ async fn sessions_of_other_faces_are_told_and_listed() {
     let (world, mut runner) = pi_world(relaxed()).await;
     let mut client = world.pi_client().await;
     runner.say(&created("t")).await;
-    let command = runner.command().await;
+    let command = runner.answer_next(&state("t", 0).to_string()).await;
     assert_eq!((&command["cmd"], &command["session_id"]), (&json!("get_state"), &json!("t")));
-    runner.answer(&command, &state("t", 0).to_string()).await;
     assert_eq!(client.expect("session_created").await["data"]["sessionId"], "t");
     runner.record("t", 2, "session.closed", "").await;
     assert_eq!(client.expect("session_deleted").await["data"]["sessionId"], "t");

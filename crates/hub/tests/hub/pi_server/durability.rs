@@ -13,12 +13,10 @@ async fn outcomes_are_replayed_after_a_restart_and_what_was_cut_off_is_taken_up_
     let cut = json!({"type":"prompt","id":"cut","sessionId":"s","message":"m"});
     let read = json!({"type":"get_state","id":"read","sessionId":"s"});
     client.send(done.clone()).await;
-    let command = runner.command().await;
-    runner.answer_at(&command, "null", 1).await;
+    runner.answer_next_at("null", 1).await;
     client.response().await;
     client.send(read.clone()).await;
-    let command = runner.command().await;
-    runner.answer_at(&command, &state("s", 1).to_string(), 1).await;
+    runner.answer_next_at(&state("s", 1).to_string(), 1).await;
     client.response().await;
     client.send(cut.clone()).await;
     let command = runner.command().await;
@@ -126,8 +124,7 @@ async fn what_cannot_be_stored_is_not_done_and_may_be_sent_again() {
 async fn a_command_whose_runner_went_away_is_asked_for_again_when_it_is_back() {
     let (world, _local) = pi_world(relaxed()).await;
     let (mut far, _) = world.come("far", &[]).await;
-    far.say(&created("f")).await;
-    far.line_of("ack").await;
+    far.create("f").await;
     let mut client = world.pi_client().await;
     let prompt = json!({"type":"prompt","id":"p","sessionId":"f","message":"m"});
     client.send(prompt.clone()).await;
@@ -151,8 +148,7 @@ async fn who_gets_the_name_of_a_revoked_token_inherits_nothing() {
     let mut client = world.pi_client_of(&world.token_of("ci").await).await;
     let named = json!({"type":"set_session_name","id":"n","sessionId":"s","name":"x"});
     client.send(named.clone()).await;
-    let command = runner.command().await;
-    runner.answer_at(&command, "null", 1).await;
+    runner.answer_next_at("null", 1).await;
     assert_eq!(client.response().await["success"], true);
     client.send(json!({"type":"prompt","id":"p","sessionId":"s","message":"m"})).await;
     let under_way = runner.command().await;

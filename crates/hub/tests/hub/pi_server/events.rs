@@ -4,7 +4,7 @@ use qd_hub::PiServerConfig;
 use serde_json::json;
 
 use crate::pi_server::support::{attached, native, pi_world, relaxed, state};
-use crate::support::{Runner, answer, assert_fields, created, record};
+use crate::support::{Runner, answer, assert_fields, record};
 
 #[tokio::test]
 async fn followers_get_native_events_and_questions_and_others_do_not() {
@@ -169,12 +169,10 @@ async fn followers_of_a_deleted_session_hear_no_more() {
 async fn who_follows_a_session_whose_runner_was_away_is_told_how_it_stands() {
     let (world, _local) = pi_world(relaxed()).await;
     let (mut far, _) = world.come("far", &[]).await;
-    far.say(&created("f")).await;
-    far.line_of("ack").await;
+    far.create("f").await;
     let mut client = world.pi_client().await;
     client.send(json!({"type":"switch_session","sessionId":"f"})).await;
-    let command = far.command().await;
-    far.answer(&command, &state("f", 0).to_string()).await;
+    far.answer_next(&state("f", 0).to_string()).await;
     assert_eq!(client.response().await["success"], true);
 
     let mut again = world.dialed("far").await;

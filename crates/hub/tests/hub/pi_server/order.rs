@@ -87,8 +87,7 @@ async fn great_answers_come_whole_between_others() {
         let command = runner.command().await;
         let data = json!({"native":{"messages":[{"role":"user","content":text}]}});
         runner.answer_at(&command, &data.to_string(), 1).await;
-        let command = runner.command().await;
-        runner.answer_at(&command, &state("s", 1).to_string(), 1).await;
+        runner.answer_next_at(&state("s", 1).to_string(), 1).await;
     }
     for number in 0..3 {
         let response = client.response().await;

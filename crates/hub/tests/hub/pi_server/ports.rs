@@ -320,8 +320,7 @@ async fn a_follower_that_fell_behind_catches_up_before_it_has_read_everything() 
     let mut client = Client { socket }.ready().await;
     let switch = json!({"type":"switch_session","id":"a","sessionId":"s"});
     client.send(&switch).await;
-    let command = ports.runner.command().await;
-    ports.runner.answer(&command, &state("s", 0).to_string()).await;
+    ports.runner.answer_next(&state("s", 0).to_string()).await;
     assert_eq!(client.response("a").await["success"], true);
     // Far more than may wait for it, so that some are dropped.
     let padding = "x".repeat(4 << 10);

@@ -5,12 +5,15 @@ use std::time::Duration;
 use qd_hub::{Limits, PiServerConfig};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Runner, TOKEN, World, assert_fields, created};
+use crate::support::{Client, Runner, TOKEN, World, assert_fields};
 
 /// One connection of the face.
 pub(crate) struct PiClient {
     pub(crate) client: Client,
 }
+
+/// The frames of a command that succeeds at once.
+pub(crate) const WHOLE: [&str; 4] = ["command_accepted", "command_started", "command_finished", "response"];
 
 /// A face without rate limits, as most tests want it.
 pub(crate) fn relaxed() -> PiServerConfig {
@@ -26,8 +29,7 @@ pub(crate) fn relaxed() -> PiServerConfig {
 /// A hub whose face is as told, with the session `s`.
 pub(crate) async fn pi_world(config: PiServerConfig) -> (World, Runner) {
     let (world, mut runner) = start(tempfile::tempdir().unwrap(), config).await;
-    runner.say(&created("s")).await;
-    runner.line_of("ack").await;
+    runner.create("s").await;
     (world, runner)
 }
 
@@ -86,12 +88,7 @@ impl PiClient {
 
     /// The next response; what comes before it is dropped.
     pub(crate) async fn response(&mut self) -> Value {
-        loop {
-            let frame = self.next().await;
-            if frame["type"] == "response" {
-                return frame;
-            }
-        }
+        self.client.until(|frame| frame["type"] == "response").await
     }
 
     /// Sends a command and gives its response; the runner has nothing to do with it.

@@ -54,8 +54,7 @@ async fn a_command_that_fails_is_told_to_its_sender_alone() {
     let (world, mut runner, mut app) = world_with_run().await;
     let mut other = world.app().await;
     app.say("run.send_input", Some("run-1"), json!({"input_id":"i-1","text":"y\n"})).await;
-    let command = runner.command().await;
-    runner.refuse(&command, "The run has exited").await;
+    runner.refuse_next("The run has exited").await;
     let error = app.heard().await;
     assert_fields(
         &error,
@@ -113,9 +112,8 @@ async fn calls_are_answered_in_the_shape_of_the_document() {
     assert_fields(&bash, json!({"cmd": "host.bash", "command": "ls x", "ask": true}));
     // While it waits, others are served.
     app.say("rpc.runs.list", Some("run-1"), json!({"request_id":"q-2"})).await;
-    let list = runner.command().await;
+    let list = runner.answer_next(r#"{"sessions":[]}"#).await;
     assert_eq!((&list["cmd"], &list["session_id"]), (&json!("runner.sessions"), &json!("_system")));
-    runner.answer(&list, r#"{"sessions":[]}"#).await;
     assert_eq!(app.heard().await["data"]["result"], json!({"runs":[]}));
     runner
         .answer(
@@ -138,9 +136,8 @@ async fn calls_are_answered_in_the_shape_of_the_document() {
         json!({"request_id":"q-3","ok":false,"rpc_type":"rpc.fs.write","error":"denied","code":"denied"})
     );
     app.say("rpc.host.info", None, json!({"request_id":"q-4","host_id":"r1"})).await;
-    let info = runner.command().await;
+    let info = runner.answer_next(r#"{"host_id":"r1","tools":[]}"#).await;
     assert_eq!((&info["cmd"], &info["session_id"]), (&json!("host.info"), &json!("_system")));
-    runner.answer(&info, r#"{"host_id":"r1","tools":[]}"#).await;
     assert_eq!(app.heard().await["data"]["result"]["host_id"], "r1");
     world.stop().await;
 }

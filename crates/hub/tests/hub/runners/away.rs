@@ -64,12 +64,7 @@ async fn a_session_deleted_while_its_last_records_are_stored_leaves_nothing() {
         .await;
     assert!(world.store.deleted_sessions_of("far").await.unwrap().is_empty(), "the records come first");
     world.store.set_full_for_tests(false).await.unwrap();
-    let response = loop {
-        let frame = client.next().await;
-        if frame["id"] == "d" {
-            break frame;
-        }
-    };
+    let response = client.until(|frame| frame["id"] == "d").await;
     assert_eq!(response["success"], true, "{response}");
     // By then the last records are dealt with.
     while other.next().await["message"] != "The hub stores events again" {}

@@ -117,13 +117,8 @@ async fn a_new_session_goes_to_the_least_loaded_runner_that_can_take_it() {
     world.is_shown("one", "offline").await;
     while client.next().await["indeterminate"] != true {}
     create(&mut client, "pi", json!({})).await;
-    let code = loop {
-        let response = client.next().await;
-        if response.get("indeterminate").is_none() {
-            break response["code"].clone();
-        }
-    };
-    assert_eq!(code, "runner_offline");
+    let response = client.until(|response| response.get("indeterminate").is_none()).await;
+    assert_eq!(response["code"], "runner_offline");
     world.stop().await;
 }
 
@@ -146,12 +141,7 @@ async fn a_command_may_wait_for_its_runner() {
     goer.command("gone", "t", "prompt", json!({"message":"gone","wait":true})).await;
     assert_eq!(goer.call("r", "_system", "get_runners", json!({})).await["id"], "r");
     drop(goer);
-    soon("the other client to go", async {
-        while serde_json::from_str::<Value>(&world.http("/healthz", &[]).await.2).unwrap()["connections"] != 1
-        {
-        }
-    })
-    .await;
+    soon("the other client to go", async { while world.connections().await != 1 {} }).await;
     let (mut far, _) = world.come("far", &[("t", 2)]).await;
     for message in ["a", "b"] {
         let command = far.command().await;
@@ -169,8 +159,7 @@ async fn a_command_may_wait_for_its_runner() {
 async fn waiting_commands_are_in_flight() {
     let (world, _runner) = World::start_with(Limits { in_flight_max: 2, ..Limits::default() }).await;
     let (mut far, _) = world.come("far", &[]).await;
-    far.say(&created("t")).await;
-    far.line_of("ack").await;
+    far.create("t").await;
     drop(far);
     world.is_shown("far", "offline").await;
     let mut client = world.client().await;
@@ -283,8 +272,7 @@ async fn the_sessions_of_a_revoked_runner_can_be_read_and_deleted() {
 async fn attaches_on_their_way_count_as_attached() {
     let (world, mut runner) = world_with_session(Limits { attachments_max: 2, ..Limits::default() }).await;
     for session in ["t", "u"] {
-        runner.say(&created(session)).await;
-        while runner.line_of("ack").await["session_id"] != session {}
+        runner.create(session).await;
     }
     let mut client = world.client().await;
     for session in ["s", "t", "u"] {

@@ -65,8 +65,10 @@ impl World {
     }
 }
 
-fn is_error((answered, answer): &(u16, Value), status: u16, code: ErrorCode) -> bool {
-    *answered == status && answer["code"] == code.as_str() && answer["error"].is_string()
+#[track_caller]
+fn assert_error((answered, answer): (u16, Value), status: u16, code: ErrorCode) {
+    assert_eq!((answered, &answer["code"]), (status, &json!(code.as_str())), "{answer}");
+    assert!(answer["error"].is_string(), "{answer}");
 }
 
 #[tokio::test]
@@ -86,24 +88,10 @@ async fn a_runner_joins_with_a_code_and_its_link_works() {
 
     let (status, joined) = world.join(code, "far", "key of far").await;
     assert_eq!((status, joined), (200, json!({"runner_id":"far"})));
-    let (_, list) = world.api("GET", "/api/runners").await;
-    let away =
-        list["runners"].as_array().unwrap().iter().find(|runner| runner["runner_id"] == "far").unwrap();
-    assert_eq!((&away["status"], &away["hostname"]), (&"offline".into(), &"h".into()), "{away}");
+    assert_fields(&world.is_shown("far", "offline").await, json!({"hostname": "h"}));
     let mut far = world.dial("far", "key of far").await.unwrap();
     assert_eq!(far.come_as("far").await["runner_id"], "far");
-    soon("far in the list", async {
-        loop {
-            let (status, list) = world.api("GET", "/api/runners").await;
-            assert_eq!(status, 200);
-            let runners = list["runners"].as_array().unwrap();
-            if runners.iter().any(|runner| runner["runner_id"] == "far" && runner["status"] == "online") {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    world.is_shown("far", "online").await;
     world.stop().await;
     soon("the link's end", async { while far.link.receiver.recv().await.is_some() {} }).await;
 }
@@ -111,22 +99,17 @@ async fn a_runner_joins_with_a_code_and_its_link_works() {
 #[tokio::test]
 async fn wrong_used_and_taken_are_told_apart() {
     let (world, _local) = World::start().await;
-    let wrong = world.join("nonsense", "far", "k").await;
-    assert!(is_error(&wrong, 401, ErrorCode::NotLoggedIn), "{wrong:?}");
+    assert_error(world.join("nonsense", "far", "k").await, 401, ErrorCode::NotLoggedIn);
 
     let code = world.invite().await;
     assert_eq!(world.join(&code, "far", "k").await.0, 200);
     assert_eq!(world.join(&code, "far", "k").await.0, 200, "the answer was lost: the same again");
-    let reused = world.join(&code, "other", "k").await;
-    assert!(is_error(&reused, 410, ErrorCode::CodeExpired), "{reused:?}");
-    let reused = world.join(&code, "far", "other key").await;
-    assert!(is_error(&reused, 410, ErrorCode::CodeExpired), "{reused:?}");
+    assert_error(world.join(&code, "other", "k").await, 410, ErrorCode::CodeExpired);
+    assert_error(world.join(&code, "far", "other key").await, 410, ErrorCode::CodeExpired);
 
     let code = world.invite().await;
-    let taken = world.join(&code, "far", "other key").await;
-    assert!(is_error(&taken, 409, ErrorCode::AlreadyExists), "{taken:?}");
-    let taken = world.join(&code, "r1", "k").await;
-    assert!(is_error(&taken, 409, ErrorCode::AlreadyExists), "{taken:?}");
+    assert_error(world.join(&code, "far", "other key").await, 409, ErrorCode::AlreadyExists);
+    assert_error(world.join(&code, "r1", "k").await, 409, ErrorCode::AlreadyExists);
     assert_eq!(world.join(&code, "free", "k2").await.0, 200, "a refused name does not use the code up");
     assert!(world.store.runner("other").await.unwrap().is_none());
     world.stop().await;
@@ -158,8 +141,7 @@ async fn an_expired_code_is_told_so() {
     assert_eq!(world.join(&code, "early", "k").await.0, 200);
     let code = world.invite().await;
     LATER.set(1_600_000);
-    let expired = world.join(&code, "late", "k").await;
-    assert!(is_error(&expired, 410, ErrorCode::CodeExpired), "{expired:?}");
+    assert_error(world.join(&code, "late", "k").await, 410, ErrorCode::CodeExpired);
     clock::simulate(None);
     world.stop().await;
 }
@@ -190,8 +172,8 @@ async fn what_is_no_join_is_answered_with_what_is_wrong_with_it() {
         (body("version", "x".repeat(70 << 10).into()), "cannot be read"),
     ] {
         let answer = world.post_join(&body).await;
-        assert!(is_error(&answer, 400, ErrorCode::InvalidRequest), "{answer:?}");
         assert!(answer.1["error"].as_str().unwrap().contains(about), "{answer:?}");
+        assert_error(answer, 400, ErrorCode::InvalidRequest);
     }
     assert_eq!(world.join(&code, &"x".repeat(64), "k").await.0, 200, "the code is still good");
     world.stop().await;
@@ -212,13 +194,10 @@ async fn only_the_owner_invites_lists_rotates_and_revokes() {
         assert_eq!(world.request(method, path, &stranger).await.0, 401, "a runner's key is not the owner's");
     }
     for (method, path) in [("POST", "/api/runners/none/rotate"), ("DELETE", "/api/runners/none")] {
-        let answer = world.api(method, path).await;
-        assert!(is_error(&answer, 404, ErrorCode::RunnerNotFound), "{answer:?}");
+        assert_error(world.api(method, path).await, 404, ErrorCode::RunnerNotFound);
     }
-    let own = world.api("DELETE", "/api/runners/r1").await;
-    assert!(is_error(&own, 409, ErrorCode::Conflict), "{own:?}");
-    let away = world.api("POST", "/api/runners/far/rotate").await;
-    assert!(is_error(&away, 409, ErrorCode::RunnerOffline), "{away:?}");
+    assert_error(world.api("DELETE", "/api/runners/r1").await, 409, ErrorCode::Conflict);
+    assert_error(world.api("POST", "/api/runners/far/rotate").await, 409, ErrorCode::RunnerOffline);
     world.stop().await;
 }
 
@@ -228,8 +207,7 @@ async fn open_invites_are_bounded() {
     for _ in 0..INVITES_MAX {
         world.invite().await;
     }
-    let answer = world.api("POST", "/api/runners/invites").await;
-    assert!(is_error(&answer, 429, ErrorCode::RateLimited), "{answer:?}");
+    assert_error(world.api("POST", "/api/runners/invites").await, 429, ErrorCode::RateLimited);
     world.stop().await;
 }
 
@@ -301,10 +279,9 @@ async fn who_is_revoked_is_cut_off_and_may_join_again_with_a_new_code() {
     soon("the link's end", async { while far.link.receiver.recv().await.is_some() {} }).await;
     assert_eq!(world.refused("far", "k").await, ErrorCode::RunnerRevoked);
 
-    let again = world.join(&code, "far", "k").await;
-    assert!(is_error(&again, 410, ErrorCode::CodeExpired), "an old code does not undo it: {again:?}");
-    let again = world.api("DELETE", "/api/runners/far").await;
-    assert!(is_error(&again, 409, ErrorCode::Conflict), "{again:?}");
+    // An old code does not undo it.
+    assert_error(world.join(&code, "far", "k").await, 410, ErrorCode::CodeExpired);
+    assert_error(world.api("DELETE", "/api/runners/far").await, 409, ErrorCode::Conflict);
     world.joined("far", "new key").await;
     assert_eq!(world.refused("far", "k").await, ErrorCode::NotLoggedIn);
     let mut far = world.dial("far", "new key").await.unwrap();

@@ -204,8 +204,7 @@ async fn one_record_the_tables_refuse_spoils_no_other() {
 #[tokio::test]
 async fn sessions_do_not_wait_for_each_others_commits() {
     let (world, mut runner, mut client) = followed_session().await;
-    runner.say(&created("t")).await;
-    while runner.line_of("ack").await["session_id"] != "t" {}
+    runner.create("t").await;
     world.store.set_full_for_tests(true).await.unwrap();
     let filler = "x".repeat(400_000);
     runner.say(&record("t", 2, "notify", &format!(",\"message\":\"{filler}\""))).await;

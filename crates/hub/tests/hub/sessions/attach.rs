@@ -4,8 +4,7 @@ use qd_hub::Limits;
 use serde_json::{Value, json};
 
 use crate::support::{
-    World, assert_fields, attach_data, created, delta, followed_session, message_end, record,
-    world_with_session,
+    World, assert_fields, attach_data, delta, followed_session, message_end, record, world_with_session,
 };
 
 #[tokio::test]
@@ -105,8 +104,7 @@ async fn who_comes_and_goes_ends_with_what_who_stayed_has() {
         }
         // Late attaches are answered too.
         loop {
-            let command = runner.command().await;
-            runner.answer(&command, &attach_data(LAST, "ok")).await;
+            runner.answer_next(&attach_data(LAST, "ok")).await;
         }
     });
     let goer = async {
@@ -147,8 +145,7 @@ async fn who_comes_and_goes_ends_with_what_who_stayed_has() {
 #[tokio::test]
 async fn two_clients_see_everything_of_two_sessions() {
     let (world, mut runner) = world_with_session(Limits::default()).await;
-    runner.say(&created("t")).await;
-    while runner.line_of("ack").await["session_id"] != "t" {}
+    runner.create("t").await;
     let mut clients = [world.client().await, world.client().await];
     for client in &mut clients {
         client.attach(&mut runner, "s", Some(1), 1).await;
@@ -177,8 +174,7 @@ async fn two_clients_see_everything_of_two_sessions() {
 #[tokio::test]
 async fn a_client_that_left_gets_nothing_and_hinders_nobody() {
     let (world, mut runner) = World::start().await;
-    runner.say(&created("s")).await;
-    runner.line_of("ack").await;
+    runner.create("s").await;
     let mut client = world.client().await;
     client.command("a", "s", "session.attach", json!({})).await;
     let command = runner.command().await;
@@ -194,8 +190,7 @@ async fn a_client_that_left_gets_nothing_and_hinders_nobody() {
 #[tokio::test]
 async fn who_follows_as_many_as_it_may_can_still_attach_anew() {
     let (world, mut runner) = world_with_session(Limits { attachments_max: 1, ..Limits::default() }).await;
-    runner.say(&created("t")).await;
-    while runner.line_of("ack").await["session_id"] != "t" {}
+    runner.create("t").await;
     let mut client = world.client().await;
     for _ in 0..2 {
         client.attach(&mut runner, "s", Some(1), 1).await;

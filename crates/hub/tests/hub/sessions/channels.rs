@@ -119,7 +119,7 @@ async fn two_who_open_a_terminal_at_once_share_it() {
     runner.say(&format!("{created}\n{}", answer(&creates[0], state))).await;
     runner.refuse(&creates[1], "Session 't' already exists; session.attach joins it").await;
     for _ in 0..2 {
-        assert_eq!(runner.answer_next(&attached()).await["cmd"], "session.attach");
+        assert_eq!(runner.answer_next(&attached(1)).await["cmd"], "session.attach");
     }
     for (client, joined) in clients.iter_mut().zip([false, true]) {
         let opened = client.next().await;
@@ -128,11 +128,7 @@ async fn two_who_open_a_terminal_at_once_share_it() {
     world.stop().await;
 }
 
-fn attached() -> String {
-    attached_at(1)
-}
-
-fn attached_at(seq: u64) -> String {
+fn attached(seq: u64) -> String {
     let state = json!({"session_id":"t","runner_id":"r1","harness":"terminal","status":"working",
         "session_version":1,"seq":seq,"message_count":0,"queue":{"steering":[],"follow_up":[]},"pending_input":[]});
     let terminal = json!({"cols":80,"rows":24,"seq":seq,"scrollback":"","screen":"$ ","alternate":false});
@@ -146,19 +142,14 @@ async fn open_terminal(client: &mut Client, runner: &mut Runner) {
     runner.line_of("ack").await;
     let open = json!({"channel":"terminal","type":"open","id":"o","terminal_id":"t","cols":80,"rows":24});
     client.send(&open).await;
-    assert_eq!(runner.answer_next(&attached()).await["cmd"], "session.attach");
+    assert_eq!(runner.answer_next(&attached(1)).await["cmd"], "session.attach");
     assert_eq!(place(&on_screen(client).await), ("opened", "o"));
     assert_eq!(output(&on_screen(client).await), ("$ ".to_owned(), true));
 }
 
 /// The next frame of the channel.
 async fn on_screen(client: &mut Client) -> Value {
-    loop {
-        let frame = client.next().await;
-        if frame["channel"] == "terminal" {
-            return frame;
-        }
-    }
+    client.until(|frame| frame["channel"] == "terminal").await
 }
 
 /// What is printed, and whether the screen is cleared for it.
@@ -212,7 +203,7 @@ async fn a_client_that_could_not_keep_up_gets_the_screen_again() {
             .await;
     }
     let rejoined = async {
-        assert_eq!(runner.answer_next(&attached_at(1 + FLOOD)).await["cmd"], "session.attach");
+        assert_eq!(runner.answer_next(&attached(1 + FLOOD)).await["cmd"], "session.attach");
     };
     let told = async {
         let mut printed = 0;

@@ -89,11 +89,7 @@ async fn silent_clients_are_pinged_and_dead_ones_dropped() {
     })
     .await;
     soon("the dead one to go", async {
-        loop {
-            let health: Value = serde_json::from_str(&world.http("/healthz", &[]).await.2).unwrap();
-            if health["connections"] == 1 {
-                break;
-            }
+        while world.connections().await != 1 {
             // Keeps the living one alive meanwhile.
             alive.socket.next().await.unwrap().unwrap();
         }
@@ -139,9 +135,11 @@ async fn with_great_answers(limits: Limits, count: usize) -> (World, Runner, Cli
     (world, runner, client)
 }
 
-async fn connections(world: &World) -> u64 {
-    let health: Value = serde_json::from_str(&world.http("/healthz", &[]).await.2).unwrap();
-    health["connections"].as_u64().unwrap()
+impl World {
+    pub(crate) async fn connections(&self) -> u64 {
+        let health: Value = serde_json::from_str(&self.http("/healthz", &[]).await.2).unwrap();
+        health["connections"].as_u64().unwrap()
+    }
 }
 
 #[tokio::test]
@@ -151,7 +149,7 @@ async fn a_client_that_asks_for_much_at_once_gets_it_all() {
     for number in 0..24 {
         assert_eq!(client.next().await["id"], number.to_string());
     }
-    assert_eq!(connections(&world).await, 1);
+    assert_eq!(world.connections().await, 1);
     world.stop().await;
 }
 
@@ -162,7 +160,7 @@ async fn a_client_that_takes_nothing_is_closed_when_too_much_waits_for_it() {
     let (world, runner, client) = with_great_answers(limits, 24).await;
     soon("the close", async {
         for number in 0.. {
-            if connections(&world).await == 0 {
+            if world.connections().await == 0 {
                 break;
             }
             // Something more for everyone, until the hub has had enough of it.
