@@ -11,7 +11,7 @@ use qd_core::ledger::{
 };
 use qd_link::mutex::Mutex;
 use qd_store::{OutcomeRow, OutcomeStatus};
-use qd_wire::ErrorCode;
+use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +21,9 @@ use crate::session::{IncomingCommand, SessionInput};
 /// Said of a command that was cut off by a crash.
 pub(crate) const INDETERMINATE: &str = "Indeterminate: qd stopped before the command's result was known; look at the session, then send it again \
      with a new idempotency_key";
+
+/// What a command came to: the `data` of its answer, or why there is none.
+type CommandResult = Result<Option<Arc<str>>, CodedError>;
 
 /// What a waiting command is told.
 #[derive(Debug, Clone, PartialEq)]
@@ -272,13 +275,14 @@ fn stored_outcome(row: &OutcomeRow) -> CommandOutcome {
 
 /// The outcome of a command of which nobody knows what became.
 fn indeterminate(cmd: &str) -> CommandOutcome {
-    CommandOutcome {
-        cmd: cmd.to_owned(),
-        result: Err(ErrorCode::Indeterminate.with(INDETERMINATE)),
-        session_version: None,
-        indeterminate: true,
-        timed_out: false,
-    }
+    let result = Err(ErrorCode::Indeterminate.with(INDETERMINATE));
+    CommandOutcome { indeterminate: true, ..plain_outcome(cmd, result) }
+}
+
+/// An outcome that says no more than its result.
+pub(crate) fn plain_outcome(cmd: &str, result: CommandResult) -> CommandOutcome {
+    let cmd = cmd.to_owned();
+    CommandOutcome { cmd, result, session_version: None, indeterminate: false, timed_out: false }
 }
 
 fn stored_response(outcome: &CommandOutcome) -> Option<Bytes> {

@@ -273,7 +273,7 @@ impl Qd {
 }
 
 /// Starts a server command and reads its ready line.
-pub(crate) async fn start(sandbox: &Sandbox, arguments: &[&str]) -> (Child, Value, Arc<Mutex<String>>) {
+pub async fn start(sandbox: &Sandbox, arguments: &[&str]) -> (Child, Value, Arc<Mutex<String>>) {
     let mut child = sandbox.command(arguments).args(&sandbox.arguments).spawn().unwrap();
     let stderr = Arc::new(Mutex::new(String::new()));
     tokio::spawn(collect(child.stderr.take().unwrap(), stderr.clone()));
@@ -290,7 +290,7 @@ pub(crate) async fn start(sandbox: &Sandbox, arguments: &[&str]) -> (Child, Valu
 }
 
 /// SIGTERM to a child; how it ended, `None` when it did not end in time.
-pub(crate) async fn end(child: &mut Child) -> Option<ExitStatus> {
+pub async fn end(child: &mut Child) -> Option<ExitStatus> {
     let pid = i32::try_from(child.id().expect("it runs")).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
     tokio::time::timeout(STOP_MAX, child.wait()).await.ok().map(Result::unwrap)

@@ -20,7 +20,7 @@ use super::{LinkCommand, RunnerTask};
 use crate::clock::now_ms;
 use crate::services::{self, SessionWorktree, is_service};
 use crate::session::{IncomingCommand, RunnerContext, SessionEnded, SessionInput, check_cwd_of, spawn_new};
-use crate::submissions::{WaitOwner, WaitResult};
+use crate::submissions::{WaitOwner, WaitResult, plain_outcome};
 
 /// Who speaks at the runner's own socket.
 pub(crate) const OWNER: &str = "owner";
@@ -183,16 +183,13 @@ impl RunnerTask {
     }
 
     /// Succeeds when everything the command depends on has.
+    ///
+    /// This wait is not one of the queue machine in `qd-core`: such a queue belongs to the actor of one session, and a
+    /// barrier belongs to none. What it waits for may be commands of several sessions, of sessions that are not there
+    /// yet, or service calls. The ledger, which is pure and sees them all, says when it is over; only the clock is here.
     fn barrier(&self, incoming: IncomingCommand) {
-        let own = incoming.id_name();
-        let submission = Submission {
-            token: incoming.token,
-            cmd: incoming.cmd.clone(),
-            key: None,
-            id: own,
-            fingerprint: [0; 32],
-            depends_on: incoming.depends_on.clone(),
-        };
+        // A barrier is never repeated by a key.
+        let submission = Submission { key: None, fingerprint: [0; 32], ..incoming.submission("") };
         let (sender, receiver) = oneshot::channel();
         let verdict = self.shared.submissions.submit(now_ms(), submission, || WaitOwner::Once(sender));
         let shared = Arc::clone(&self.shared);
@@ -293,13 +290,7 @@ fn mint_session_id(incoming: &IncomingCommand) -> String {
 }
 
 fn finish_barrier(shared: &RunnerContext, incoming: &IncomingCommand, result: Result<(), CodedError>) {
-    let outcome = qd_core::ledger::CommandOutcome {
-        cmd: incoming.cmd.clone(),
-        result: result.clone().map(|()| None),
-        session_version: None,
-        indeterminate: false,
-        timed_out: false,
-    };
+    let outcome = plain_outcome(&incoming.cmd, result.clone().map(|()| None));
     shared.submissions.finish(now_ms(), incoming.token, &outcome);
     respond(shared, "", incoming, result.as_ref().map(|()| None));
 }

@@ -199,13 +199,8 @@ impl Call {
         self.shared.check_spool_room()?;
         let directory = directory::in_session(sender, session_id, &self.scope).await?;
         let version = directory.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
-        match self.incoming.if_session_version {
-            Some(expected) if expected != version => {
-                let error = format!("Session version mismatch: expected {expected}, got {version}");
-                Err(ErrorCode::VersionMismatch.with(error).into())
-            }
-            _ => Ok(directory),
-        }
+        self.incoming.check_version(version)?;
+        Ok(directory)
     }
 
     /// Returns when the call may be done.
@@ -283,10 +278,10 @@ impl Call {
         registration.set_waiting(false);
         match answer {
             Some(answer) => require_approval(answer),
-            None => Err(ServiceError::coded(
-                ErrorCode::ShuttingDown,
-                "The runner stopped before anybody decided; it is done when it is approved after the restart",
-            )),
+            None => refuse!(
+                ShuttingDown,
+                "The runner stopped before anybody decided; it is done when it is approved after the restart"
+            ),
         }
     }
 
@@ -391,13 +386,7 @@ impl Call {
     }
 
     fn replay(&self, outcome: &CommandOutcome) {
-        let response = ResponseLine {
-            replayed: true,
-            indeterminate: outcome.indeterminate,
-            timed_out: outcome.timed_out,
-            ..self.incoming.response(outcome.result.as_ref().map(Option::as_deref))
-        };
-        respond_with(&self.shared, self.session_id(), &response);
+        respond_with(&self.shared, self.session_id(), &self.incoming.replay(outcome));
     }
 }
 

@@ -10,7 +10,6 @@ mod worktree;
 
 use std::path::{Path, PathBuf};
 
-use qd_wire::ErrorCode;
 use qd_wire::command::Command;
 
 use super::call::{CallResult, Cancellation, ServiceError, ServiceResult};
@@ -41,10 +40,7 @@ pub(super) async fn work(
         Command::GitWorktrees(_) => worktree::list(&git).await,
         Command::GitWorktreeAdd(params) => worktree::add(&git, params, directory).await,
         Command::GitWorktreeRemove(params) => worktree::remove(&git, params, directory).await,
-        other => Err(ServiceError::coded(
-            ErrorCode::Unsupported,
-            format!("'{}' is not a git command", other.spec().name),
-        )),
+        other => refuse!(Unsupported, "'{}' is not a git command", other.spec().name),
     }
 }
 

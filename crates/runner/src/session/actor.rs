@@ -7,7 +7,7 @@ use qd_core::agent::{AgentEvent, AgentRequest, QuestionAnswer};
 use qd_core::breaker::Breakers;
 use qd_core::command_queue::QueueInput;
 use qd_core::event_writer::{EventWriter, ResponseLine};
-use qd_core::ledger::CommandId;
+use qd_core::ledger::{CommandId, CommandOutcome, IdempotencyKey, Submission, fingerprint};
 use qd_core::session::Session;
 use qd_link::mutex::Mutex;
 use qd_store::{RunnerBatch, RunnerStore};
@@ -327,11 +327,18 @@ impl SessionActor {
         }
     }
 
-    /// Runs something beside the session; what comes of it is an input of the session, if that is still there.
-    pub(super) fn spawn_input(&self, work: impl Future<Output = SessionInput> + Send + 'static) {
+    /// Runs something beside the session; what comes of it, if anything, is an input of the session, if that is still
+    /// there.
+    pub(super) fn spawn_input<I: Into<Option<SessionInput>> + Send>(
+        &self,
+        work: impl Future<Output = I> + Send + 'static,
+    ) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
-            if sender.send(work.await).await.is_err() {
+            let input: Option<SessionInput> = work.await.into();
+            if let Some(input) = input
+                && sender.send(input).await.is_err()
+            {
                 tracing::debug!("a session ended before something it waited for");
             }
         });
@@ -355,6 +362,45 @@ impl IncomingCommand {
         result: Result<Option<&'a str>, &'a CodedError>,
     ) -> ResponseLine<'a> {
         plain_response(self.origin, &self.link_id, &self.cmd, result)
+    }
+
+    /// The response that repeats what came of it before.
+    pub(crate) fn replay<'a>(&'a self, outcome: &'a CommandOutcome) -> ResponseLine<'a> {
+        ResponseLine {
+            session_version: outcome.session_version,
+            replayed: true,
+            indeterminate: outcome.indeterminate,
+            timed_out: outcome.timed_out,
+            ..self.response(outcome.result.as_ref().map(Option::as_deref))
+        }
+    }
+
+    /// Its identity for the ledger; its key counts within `scope`.
+    pub(crate) fn submission(&self, scope: &str) -> Submission {
+        let key = self.idempotency_key.as_ref().map(|key| IdempotencyKey {
+            principal: self.principal.clone(),
+            scope: scope.to_owned(),
+            key: key.clone(),
+        });
+        Submission {
+            token: self.token,
+            cmd: self.cmd.clone(),
+            // Only a key is ever compared; hashing every read would cost more than answering it.
+            fingerprint: if key.is_some() { fingerprint(self.text()) } else { [0; 32] },
+            key,
+            id: self.id_name(),
+            depends_on: self.depends_on.clone(),
+        }
+    }
+
+    /// Whether the session is what the sender thinks it is.
+    pub(crate) fn check_version(&self, version: u64) -> Result<(), CodedError> {
+        match self.if_session_version {
+            Some(expected) if expected != version => {
+                refuse!(VersionMismatch, "Session version mismatch: expected {expected}, got {version}")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The command as text; the link carries UTF-8 only.

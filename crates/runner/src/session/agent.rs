@@ -132,11 +132,7 @@ impl SessionActor {
         let up = match result {
             Ok(up) => up,
             Err(error) => {
-                let driver = self.agent.driver.take();
-                self.forget_agent();
-                if let Some(driver) = driver {
-                    driver.close(CloseMode::Graceful).await;
-                }
+                self.close_agent(CloseMode::Graceful).await;
                 return self.try_without_bridge(error).await;
             }
         };
@@ -184,12 +180,8 @@ impl SessionActor {
 
     /// The agent could not be started.
     async fn agent_failed(&mut self, error: CodedError) {
-        let driver = self.agent.driver.take();
-        self.forget_agent();
+        self.close_agent(CloseMode::Graceful).await;
         self.agent.early.clear();
-        if let Some(driver) = driver {
-            driver.close(CloseMode::Graceful).await;
-        }
         self.undo_worktree().await;
         if self.exists {
             // A program that could not be started again is over, as it was before.
@@ -200,6 +192,15 @@ impl SessionActor {
             self.session.gone(now_ms(), gone, &mut self.out);
         }
         self.refuse_waiting(&error);
+    }
+
+    /// Ends the agent, if there is one. Whoever waits for an answer of it learns then that none will come.
+    pub(super) async fn close_agent(&mut self, how: CloseMode) {
+        let driver = self.agent.driver.take();
+        self.forget_agent();
+        if let Some(driver) = driver {
+            driver.close(how).await;
+        }
     }
 
     /// There is no agent any more, as far as our books go.
@@ -323,15 +324,12 @@ impl SessionActor {
     /// Some changes have no event (model, name, conversation); a finished turn or command is the moment to look.
     pub(super) fn poll_agent_changes(&self) {
         let Some(handle) = self.handle() else { return };
-        let (sender, generation) = (self.sender.clone(), self.agent.generation);
+        let generation = self.agent.generation;
         let known = self.session.memory().native_session_id.clone();
-        tokio::spawn(async move {
+        self.spawn_input(async move {
             // An agent that is gone by now has reported that itself.
-            if let Ok(effects) = handle.unannounced_changes(known.as_deref()).await
-                && sender.send(SessionInput::Changes { generation, effects }).await.is_err()
-            {
-                tracing::debug!("a session ended while its agent was asked");
-            }
+            let effects = handle.unannounced_changes(known.as_deref()).await.ok()?;
+            Some(SessionInput::Changes { generation, effects })
         });
     }
 
@@ -340,11 +338,7 @@ impl SessionActor {
         if self.is_run() {
             return self.stop_run(gone).await;
         }
-        let driver = self.agent.driver.take();
-        self.forget_agent();
-        if let Some(driver) = driver {
-            driver.close(CloseMode::Graceful).await;
-        }
+        self.close_agent(CloseMode::Graceful).await;
         self.agent.early.clear();
         self.complete_from_file().await;
         if self.exists {

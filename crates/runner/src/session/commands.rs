@@ -59,10 +59,7 @@ impl SessionActor {
                 self.answer_with(admitted, &state);
             }
             Command::QueueSet(_) => self.enqueue_queue_edit(admitted),
-            Command::InputResponse(params) => {
-                let params = params.clone();
-                self.input_response(admitted, &params).await;
-            }
+            Command::InputResponse(params) => self.input_response(params.clone(), admitted).await,
             Command::SessionClose(_) => self.close(admitted).await,
             Command::SessionDelete(_) => self.delete(admitted).await,
             Command::SessionRestart(_) => self.restart(admitted).await,
@@ -250,7 +247,8 @@ impl SessionActor {
         }
     }
 
-    async fn input_response(&mut self, admitted: AdmittedCommand, params: &InputResponseParams) {
+    async fn input_response(&mut self, params: InputResponseParams, admitted: AdmittedCommand) {
+        let params = &params;
         if let Err(error) = self.check_answer(&admitted, params) {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }

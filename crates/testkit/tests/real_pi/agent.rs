@@ -22,6 +22,13 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
+    /// Starts a model and a pi that talks to it.
+    pub(crate) async fn with_model(arguments: &[&str]) -> (LlmServer, Self) {
+        let llm = LlmServer::start().await.unwrap();
+        let pi = Agent::start(&llm, arguments);
+        (llm, pi)
+    }
+
     /// Starts pi in a fresh home and workspace.
     pub(crate) fn start(llm: &LlmServer, arguments: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();

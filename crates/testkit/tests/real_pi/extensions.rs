@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, answers, of_type};
 
-fn start(llm: &LlmServer, extension: &str) -> Agent {
+async fn start(extension: &str) -> (LlmServer, Agent) {
     let path = test_extension(extension);
-    Agent::start(llm, &["-e", path.to_str().unwrap()])
+    Agent::with_model(&["-e", path.to_str().unwrap()]).await
 }
 
 fn is_dialog(event: &Value) -> bool {
@@ -17,8 +17,7 @@ fn is_dialog(event: &Value) -> bool {
 
 #[tokio::test]
 async fn each_dialog_reports_its_answer() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = start(&llm, "dialogs.ts");
+    let (_llm, mut pi) = start("dialogs.ts").await;
     let cases = [
         ("/dlg-select", "select", json!({"value": "Block"}), "dlg-select: \"Block\""),
         ("/dlg-confirm", "confirm", json!({"confirmed": true}), "dlg-confirm: true"),
@@ -41,8 +40,7 @@ async fn each_dialog_reports_its_answer() {
 
 #[tokio::test]
 async fn a_dialog_can_time_out_and_notices_are_sent() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = start(&llm, "dialogs.ts");
+    let (_llm, mut pi) = start("dialogs.ts").await;
     pi.send(json!({"type": "prompt", "message": "/dlg-timeout 50"})).await;
     assert_eq!(pi.read_until(is_dialog).await.pop().unwrap()["timeout"], 50);
     let cases = [
@@ -66,8 +64,7 @@ async fn a_dialog_can_time_out_and_notices_are_sent() {
 
 #[tokio::test]
 async fn the_gate_lets_through_or_blocks() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = start(&llm, "gate.ts");
+    let (_llm, mut pi) = start("gate.ts").await;
     for (confirmed, is_error, output) in [(true, false, "ran"), (false, true, "Refused by the gate")] {
         pi.send(json!({"type": "prompt", "message": "@@bash command=\"echo ran\""})).await;
         let dialog = pi.read_until(is_dialog).await.pop().unwrap();
@@ -82,13 +79,12 @@ async fn the_gate_lets_through_or_blocks() {
 
 #[tokio::test]
 async fn a_broken_extension_stops_pi_and_a_throwing_one_does_not() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = start(&llm, "broken.ts");
+    let (_llm, mut pi) = start("broken.ts").await;
     assert_eq!(pi.exit_code().await, Some(1));
     let stderr = pi.stderr().await;
     assert!(stderr.contains("Failed to load extension"), "{stderr}");
 
-    let mut pi = start(&llm, "thrower.ts");
+    let (_llm, mut pi) = start("thrower.ts").await;
     let events = pi.prompt("@@text text=fine").await;
     assert_eq!(answers(&events)[0].1, "fine");
     let errors = of_type(&events, "extension_error");

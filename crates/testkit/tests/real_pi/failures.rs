@@ -1,6 +1,6 @@
 //! What goes wrong at the model: errors, broken connections, overflow; and look-alikes of pi that are wrong themselves.
 
-use qd_testkit::llm::{Ending, LlmServer};
+use qd_testkit::llm::Ending;
 use qd_testkit::pi::fake_pi;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,8 +27,7 @@ async fn failing_requests_are_retried() {
         ("fakeanth/fake-anth", "@@drop after=2", 1),
     ];
     for (model, prompt, retries) in cases {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model]);
+        let (llm, mut pi) = Agent::with_model(&["--model", model]).await;
         let hint = format!("{model} {prompt}");
         let events = pi.prompt(prompt).await;
         assert_eq!(of_type(&events, "auto_retry_start").len(), retries, "{hint}");
@@ -44,8 +43,7 @@ async fn failing_requests_are_retried() {
 
 #[tokio::test]
 async fn failures_start_over_after_a_success() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     for _ in 0..2 {
         let events = pi.prompt("@@error status=500").await;
         assert_eq!(of_type(&events, "auto_retry_start").len(), 1);
@@ -54,8 +52,7 @@ async fn failures_start_over_after_a_success() {
 
 #[tokio::test]
 async fn retries_give_up_in_the_end() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (llm, mut pi) = Agent::with_model(&[]).await;
     let events = pi.prompt("@@error status=529 times=9").await;
     assert_eq!(of_type(&events, "auto_retry_end")[0]["success"], false);
     assert_eq!(llm.requests().len(), 4);
@@ -64,8 +61,7 @@ async fn retries_give_up_in_the_end() {
 #[tokio::test]
 async fn an_overflow_is_compacted_and_retried() {
     for model in ["fake/fake-1", "fakeanth/fake-anth"] {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model]);
+        let (_llm, mut pi) = Agent::with_model(&["--model", model]).await;
         let long = "word ".repeat(400);
         pi.prompt(&format!("@@text text=\"{long}\" {long}")).await;
         pi.prompt(&format!("@@text text=\"{long}\" {long}")).await;
@@ -79,8 +75,7 @@ async fn an_overflow_is_compacted_and_retried() {
 
 #[tokio::test]
 async fn a_small_context_is_compacted_by_itself() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &["--model", "fake/fake-small"]);
+    let (_llm, mut pi) = Agent::with_model(&["--model", "fake/fake-small"]).await;
     pi.prompt(&format!("@@text {}", "word ".repeat(400))).await;
     let events = pi.prompt(&format!("@@text {}", "word ".repeat(3_000))).await;
     assert_order(&events, &["agent_end", "compaction_start", "compaction_end", "agent_settled"], "small");
@@ -90,8 +85,7 @@ async fn a_small_context_is_compacted_by_itself() {
 
 #[tokio::test]
 async fn a_short_session_can_be_compacted_by_hand() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     for _ in 0..3 {
         pi.prompt(&format!("@@text {}", "word ".repeat(200))).await;
     }

@@ -1,6 +1,6 @@
 //! Answers: text, thinking, tools, streams.
 
-use qd_testkit::llm::{Api, Ending, LlmServer};
+use qd_testkit::llm::{Api, Ending};
 use serde_json::json;
 
 use crate::agent::{Agent, answers, deltas, of_type};
@@ -18,8 +18,7 @@ fn tool_use(text: &str) -> (String, String) {
 
 #[tokio::test]
 async fn text_comes_in_deltas_and_usage_as_asked() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (llm, mut pi) = Agent::with_model(&[]).await;
     let events = pi.prompt("@@text text=\"one two three four\"\n@@usage input=100 output=7").await;
     assert_eq!(deltas(&events, "text_delta").concat(), "one two three four");
     assert_eq!(deltas(&events, "text_delta").len(), 2);
@@ -31,16 +30,14 @@ async fn text_comes_in_deltas_and_usage_as_asked() {
 
 #[tokio::test]
 async fn a_message_without_directives_gets_a_text() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     let events = pi.prompt("what is @@error?").await;
     assert_eq!(answers(&events), [stop("Hello from the scripted model. This is a plain answer.")]);
 }
 
 #[tokio::test]
 async fn an_unknown_directive_is_named_in_the_error() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     let events = pi.prompt("@@txet").await;
     let error = of_type(&events, "message_end").last().unwrap()["message"]["errorMessage"].to_string();
     assert!(error.contains("no directive @@txet"), "{error}");
@@ -49,8 +46,7 @@ async fn an_unknown_directive_is_named_in_the_error() {
 #[tokio::test]
 async fn thinking_precedes_the_text() {
     for model in ["fake/fake-2", "fakeanth/fake-anth"] {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model, "--thinking", "high"]);
+        let (_llm, mut pi) = Agent::with_model(&["--model", model, "--thinking", "high"]).await;
         let events = pi.prompt("@@thinking thinking=\"hm hm hm hm hm\" text=so").await;
         assert_eq!(deltas(&events, "thinking_delta").concat(), "hm hm hm hm hm", "{model}");
         assert_eq!(answers(&events), [stop("so")], "{model}");
@@ -60,8 +56,7 @@ async fn thinking_precedes_the_text() {
 #[tokio::test]
 async fn tools_run_and_the_final_text_follows() {
     for (model, api) in [("fake/fake-1", Api::OpenAi), ("fakeanth/fake-anth", Api::Anthropic)] {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model]);
+        let (llm, mut pi) = Agent::with_model(&["--model", model]).await;
         let events =
             pi.prompt("@@text text=Running.\n@@bash command=\"echo a b\"\n@@final text=\"It ran.\"").await;
         let ends = of_type(&events, "tool_execution_end");
@@ -74,8 +69,7 @@ async fn tools_run_and_the_final_text_follows() {
 
 #[tokio::test]
 async fn files_are_written_edited_and_read() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     pi.prompt(r#"@@write path=a.txt content="alpha\nbeta\n""#).await;
     pi.prompt(r#"@@edit path=a.txt edits=[{"oldText":"beta","newText":"BETA"}]"#).await;
     assert_eq!(std::fs::read_to_string(pi.work().join("a.txt")).unwrap(), "alpha\nBETA\n");
@@ -87,8 +81,7 @@ async fn files_are_written_edited_and_read() {
 #[tokio::test]
 async fn parallel_tools_are_in_one_message() {
     for model in ["fake/fake-1", "fakeanth/fake-anth"] {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model]);
+        let (_llm, mut pi) = Agent::with_model(&["--model", model]).await;
         let events = pi.prompt("@@parallel n=3 command=\"echo number {i}\"").await;
         let mut outputs: Vec<&str> = of_type(&events, "tool_execution_end")
             .iter()
@@ -102,8 +95,7 @@ async fn parallel_tools_are_in_one_message() {
 
 #[tokio::test]
 async fn a_loop_takes_one_tool_per_round() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (llm, mut pi) = Agent::with_model(&[]).await;
     let events = pi.prompt("@@loop n=3").await;
     assert_eq!(answers(&events), [tool_use(""), tool_use(""), tool_use(""), stop("Done.")]);
     assert_eq!(llm.requests().len(), 4);
@@ -112,8 +104,7 @@ async fn a_loop_takes_one_tool_per_round() {
 #[tokio::test]
 async fn deltas_are_counted_exactly() {
     for model in ["fake/fake-1", "fakeanth/fake-anth"] {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model]);
+        let (_llm, mut pi) = Agent::with_model(&["--model", model]).await;
         let events = pi.prompt("@@deltas n=2000").await;
         assert_eq!(deltas(&events, "text_delta").len(), 2_000, "{model}");
     }
@@ -121,8 +112,7 @@ async fn deltas_are_counted_exactly() {
 
 #[tokio::test]
 async fn an_endless_answer_ends_with_abort() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (llm, mut pi) = Agent::with_model(&[]).await;
     pi.send(json!({"type": "prompt", "message": "@@endless"})).await;
     pi.read_until(|event| event["type"] == "message_update").await;
     pi.send(json!({"type": "abort"})).await;
@@ -133,8 +123,7 @@ async fn an_endless_answer_ends_with_abort() {
 
 #[tokio::test]
 async fn a_model_that_hangs_can_be_left() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (llm, mut pi) = Agent::with_model(&[]).await;
     pi.send(json!({"type": "prompt", "message": "@@hang"})).await;
     llm.wait_until(|requests| !requests.is_empty()).await.unwrap();
     pi.send(json!({"type": "abort"})).await;
@@ -144,8 +133,7 @@ async fn a_model_that_hangs_can_be_left() {
 
 #[tokio::test]
 async fn a_held_answer_goes_on_when_released() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (llm, mut pi) = Agent::with_model(&[]).await;
     pi.send(json!({"type": "prompt", "message": "@@hold name=a"})).await;
     pi.read_until(|event| event["assistantMessageEvent"]["delta"] == "Before the gate. ").await;
     let steer = json!({"type": "prompt", "message": "@@text text=steered", "streamingBehavior": "steer"});
@@ -157,8 +145,7 @@ async fn a_held_answer_goes_on_when_released() {
 
 #[tokio::test]
 async fn a_slow_answer_and_one_that_stops_for_length() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     let events = pi.prompt("@@slow n=5 delay_ms=2").await;
     assert_eq!(deltas(&events, "text_delta").len(), 5);
     // Reported as full length, so that pi does not try to make room.
@@ -169,8 +156,7 @@ async fn a_slow_answer_and_one_that_stops_for_length() {
 #[tokio::test]
 async fn images_reach_the_model() {
     for model in ["fake/fake-1", "fakeanth/fake-anth"] {
-        let llm = LlmServer::start().await.unwrap();
-        let mut pi = Agent::start(&llm, &["--model", model]);
+        let (llm, mut pi) = Agent::with_model(&["--model", model]).await;
         let image = json!({"type": "image", "data": PIXEL, "mimeType": "image/png"});
         pi.send(json!({"type": "prompt", "message": "@@text look", "images": [image]})).await;
         pi.read_until(|event| event["type"] == "agent_settled").await;
@@ -185,8 +171,7 @@ async fn images_reach_the_model() {
 
 #[tokio::test]
 async fn the_home_offers_its_models() {
-    let llm = LlmServer::start().await.unwrap();
-    let mut pi = Agent::start(&llm, &[]);
+    let (_llm, mut pi) = Agent::with_model(&[]).await;
     let state = pi.ask(json!({"type": "get_state"})).await;
     assert_eq!(state["data"]["model"]["id"], "fake-1");
     let reply = pi.ask(json!({"type": "get_available_models"})).await;

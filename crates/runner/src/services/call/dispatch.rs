@@ -129,10 +129,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => {
             tracing::error!(%error, "a service call failed");
-            Err(ServiceError::coded(
-                ErrorCode::Internal,
-                "The service failed inside; the runner's log says where",
-            ))
+            refuse!(Internal, "The service failed inside; the runner's log says where")
         }
     }
 }
@@ -224,8 +221,6 @@ fn change_files(
 }
 
 fn unknown(command: &Command) -> ServiceError {
-    ServiceError::coded(
-        ErrorCode::Unsupported,
-        format!("'{}' is not a service of this runner", command.spec().name),
-    )
+    let name = command.spec().name;
+    ServiceError::coded(ErrorCode::Unsupported, format!("'{name}' is not a service of this runner"))
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use qd_core::ledger::{CommandOutcome, IdempotencyKey, LedgerVerdict, Submission, fingerprint};
+use qd_core::ledger::{CommandOutcome, LedgerVerdict, Submission};
 use qd_store::RunnerBatch;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::oneshot;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{ServiceError, ServiceResult};
 use crate::clock::now_ms;
 use crate::session::{IncomingCommand, RunnerContext};
-use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row};
+use crate::submissions::{WaitOwner, WaitResult, in_flight_row, outcome_row, plain_outcome};
 
 /// How long a call waits for those it depends on.
 const DEPENDENCY_WAIT: Duration = Duration::from_secs(30);
@@ -37,8 +37,8 @@ pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &Incomi
     if incoming.idempotency_key.is_none() && incoming.depends_on.is_empty() {
         return CallAdmission::Go(None);
     }
-    let key = incoming.idempotency_key.clone();
-    if key.as_ref().is_some_and(|key| key.trim().is_empty() || key.len() > KEY_BYTES_MAX) {
+    let key = incoming.idempotency_key.as_ref();
+    if key.is_some_and(|key| key.trim().is_empty() || key.len() > KEY_BYTES_MAX) {
         return CallAdmission::Refused(CodedError::invalid(format!(
             "idempotency_key: Must have 1 to {KEY_BYTES_MAX} bytes"
         )));
@@ -48,18 +48,7 @@ pub(crate) async fn admit(shared: &RunnerContext, scope: &str, incoming: &Incomi
             "depends_on: Too many dependencies (max {DEPENDENCIES_MAX})"
         )));
     }
-    let submission = Submission {
-        token: incoming.token,
-        cmd: incoming.cmd.clone(),
-        fingerprint: if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] },
-        key: key.map(|key| IdempotencyKey {
-            principal: incoming.principal.clone(),
-            scope: scope.to_owned(),
-            key,
-        }),
-        id: incoming.id_name(),
-        depends_on: incoming.depends_on.clone(),
-    };
+    let submission = incoming.submission(scope);
     let (sender, release) = oneshot::channel();
     let verdict = shared.submissions.submit(now_ms(), submission.clone(), || WaitOwner::Once(sender));
     let run_admitted = || CallAdmission::Go(Some(Box::new(submission.clone())));
@@ -123,11 +112,6 @@ async fn store(shared: &RunnerContext, row: qd_store::OutcomeRow) -> ServiceResu
 }
 
 fn outcome(cmd: &str, result: &ServiceResult<Arc<str>>) -> CommandOutcome {
-    CommandOutcome {
-        cmd: cmd.to_owned(),
-        result: result.clone().map(Some).map_err(CodedError::from),
-        session_version: None,
-        indeterminate: false,
-        timed_out: matches!(result, Err(ServiceError::Timeout)),
-    }
+    let outcome = plain_outcome(cmd, result.clone().map(Some).map_err(CodedError::from));
+    CommandOutcome { timed_out: matches!(result, Err(ServiceError::Timeout)), ..outcome }
 }

@@ -87,23 +87,16 @@ impl SessionActor {
                 return self.agent.health.probe_refused(now);
             }
         };
-        let (sender, generation) = (self.sender.clone(), self.agent.generation);
-        tokio::spawn(async move {
+        let generation = self.agent.generation;
+        self.spawn_input(async move {
             let is_alive = !sent.reply().await.is_err_and(|failure| failure.lost);
-            if is_alive && sender.send(SessionInput::Probed { generation }).await.is_err() {
-                tracing::debug!("a session ended while its agent was probed");
-            }
+            is_alive.then_some(SessionInput::Probed { generation })
         });
     }
 
     /// The agent hangs: it is killed, everybody is told, and it goes on from its session file.
     async fn restart_hung(&mut self, error: String) {
-        let driver = self.agent.driver.take();
-        self.forget_agent();
-        if let Some(driver) = driver {
-            // Whoever waits for an answer learns now that it will not come.
-            driver.close(CloseMode::Now).await;
-        }
+        self.close_agent(CloseMode::Now).await;
         self.session.gone(now_ms(), AgentEnd::Hung { error: error.clone() }, &mut self.out);
         self.refuse_waiting(&ErrorCode::AgentHung.with(error));
         self.start_agent();

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use qd_core::command_queue::{QueueInput, QueuedCommand};
 use qd_core::event_writer::ResponseLine;
-use qd_core::ledger::{
-    CommandOutcome, IdempotencyKey, LedgerVerdict, Submission, SubmissionToken, fingerprint,
-};
+use qd_core::ledger::{CommandOutcome, LedgerVerdict, Submission, SubmissionToken};
 use qd_core::session::QueueEdit;
 use qd_wire::command_table::{BARRIER, CommandClass, TAKE_BACK};
 use qd_wire::{CodedError, Command, ErrorCode};
@@ -189,12 +187,7 @@ impl SessionActor {
 
     /// Carries out a command whose turn it is, if the session is what its sender thinks it is.
     pub(crate) async fn execute(&mut self, admitted: AdmittedCommand) {
-        let version = self.session.memory().version;
-        if let Some(expected) = admitted.incoming.if_session_version
-            && expected != version
-        {
-            let error = ErrorCode::VersionMismatch
-                .with(format!("Session version mismatch: expected {expected}, got {version}"));
+        if let Err(error) = admitted.incoming.check_version(self.session.memory().version) {
             return self.finish(admitted, Err(error.into()));
         }
         self.execute_checked(admitted).await;
@@ -279,14 +272,7 @@ impl SessionActor {
     }
 
     fn replay(&mut self, incoming: &IncomingCommand, outcome: &CommandOutcome) {
-        let response = ResponseLine {
-            session_version: outcome.session_version,
-            replayed: true,
-            indeterminate: outcome.indeterminate,
-            timed_out: outcome.timed_out,
-            ..incoming.response(outcome.result.as_ref().map(Option::as_deref))
-        };
-        self.out.response(self.session.front(), now_ms(), &response);
+        self.out.response(self.session.front(), now_ms(), &incoming.replay(outcome));
     }
 
     /// The command's identity; `None` for one that nobody can name again.
@@ -297,23 +283,7 @@ impl SessionActor {
         {
             return None;
         }
-        let principal = &incoming.principal;
-        let key = incoming.idempotency_key.as_ref().map(|key| IdempotencyKey {
-            principal: principal.clone(),
-            scope: self.session.identity().session_id.clone(),
-            key: key.clone(),
-        });
-        let id = incoming.id_name();
-        // Only a key is ever compared; hashing every read would cost more than answering it.
-        let fingerprint = if key.is_some() { fingerprint(incoming.text()) } else { [0; 32] };
-        Some(Submission {
-            token: incoming.token,
-            cmd: incoming.cmd.clone(),
-            key,
-            id,
-            fingerprint,
-            depends_on: incoming.depends_on.clone(),
-        })
+        Some(incoming.submission(&self.session.identity().session_id))
     }
 }
 

@@ -2,22 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use qd_link::client::{FrameQueue, MuxClient};
 use qd_testkit::llm::LlmServer;
 use qd_testkit::process::with_marker;
-use qd_testkit::qd::Sandbox;
+use qd_testkit::qd::{Sandbox, end, start};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
 use tokio::sync::Mutex;
 
 use crate::proxy::Proxy;
-
-/// Far longer than any start takes.
-const START_MAX: Duration = Duration::from_secs(60);
 
 /// The name of the runner behind the proxy; the other one is `local`.
 pub(crate) const REMOTE: &str = "remote";
@@ -46,7 +41,7 @@ impl Fleet {
         }
         // The hub keeps its address through every restart.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (child, ready) = spawn(&hub_world, &hub_arguments(address)).await;
+        let (child, ready) = spawn_hub(&hub_world, address).await;
         let proxy = Proxy::start(address).await;
         let token = ready["token"].as_str().unwrap().to_owned();
         let invite = hub_world.run(&["runner", "invite", "--json"]).await;
@@ -56,7 +51,7 @@ impl Fleet {
         let join = ["runner", "join", &url, "--code", code, "--name", REMOTE, "--no-start"];
         let joined = runner_world.run(&join).await;
         assert!(joined.status.success(), "{}", String::from_utf8_lossy(&joined.stderr));
-        let (runner, _) = spawn(&runner_world, &runner_arguments()).await;
+        let runner = spawn_runner(&runner_world).await;
         let (hub, runner) = (Mutex::new(Some(child)), Mutex::new(Some(runner)));
         Fleet { hub_world, runner_world, proxy, address, token, hub, runner, _llm: llm }
     }
@@ -95,14 +90,14 @@ impl Fleet {
     pub(crate) async fn start_hub(&self) {
         let mut hub = self.hub.lock().await;
         if hub.is_none() {
-            *hub = Some(spawn(&self.hub_world, &hub_arguments(self.address)).await.0);
+            *hub = Some(spawn_hub(&self.hub_world, self.address).await.0);
         }
     }
 
     pub(crate) async fn start_runner(&self) {
         let mut runner = self.runner.lock().await;
         if runner.is_none() {
-            *runner = Some(spawn(&self.runner_world, &runner_arguments()).await.0);
+            *runner = Some(spawn_runner(&self.runner_world).await);
         }
     }
 
@@ -111,10 +106,8 @@ impl Fleet {
         let mut leftovers = Vec::new();
         for (name, child) in [("runner", &self.runner), ("hub", &self.hub)] {
             if let Some(mut child) = child.lock().await.take() {
-                let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-                match tokio::time::timeout(Duration::from_secs(10), child.wait()).await {
-                    Ok(Ok(status)) if status.success() => {}
+                match end(&mut child).await {
+                    Some(status) if status.success() => {}
                     ended => leftovers.push(format!("the {name} did not stop cleanly: {ended:?}")),
                 }
             }
@@ -145,27 +138,13 @@ fn describe(pid: i32) -> String {
     format!("left over: {pid} {}", String::from_utf8_lossy(&command).replace('\0', " "))
 }
 
-fn hub_arguments(address: SocketAddr) -> Vec<String> {
-    ["up", "--ready-json", "--listen"].map(str::to_owned).into_iter().chain([address.to_string()]).collect()
+async fn spawn_hub(sandbox: &Sandbox, address: SocketAddr) -> (Child, Value) {
+    let (child, ready, _) = start(sandbox, &["up", "--ready-json", "--listen", &address.to_string()]).await;
+    (child, ready)
 }
 
-fn runner_arguments() -> Vec<String> {
-    ["runner", "start", "--ready-json"].map(str::to_owned).to_vec()
-}
-
-/// Starts a server command and waits for its line.
-async fn spawn(sandbox: &Sandbox, arguments: &[String]) -> (Child, Value) {
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(sandbox.path("stderr.log")).unwrap();
-    let mut child = sandbox.command(&arguments).stderr(Stdio::from(log)).spawn().unwrap();
-    let mut line = String::new();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let read = tokio::time::timeout(START_MAX, stdout.read_line(&mut line)).await;
-    let ready = read.ok().and_then(|_| serde_json::from_str(&line).ok());
-    // Whatever else it says is read, so that it never waits for us.
-    tokio::spawn(async move { tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await });
-    let log = || std::fs::read_to_string(sandbox.path("stderr.log")).unwrap_or_default();
-    (child, ready.unwrap_or_else(|| panic!("`qd {}` did not become ready:\n{}", arguments.join(" "), log())))
+async fn spawn_runner(sandbox: &Sandbox) -> Child {
+    start(sandbox, &["runner", "start", "--ready-json"]).await.0
 }
 
 async fn kill(child: &Mutex<Option<Child>>) {
