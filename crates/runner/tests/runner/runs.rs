@@ -181,7 +181,7 @@ async fn an_interrupt_only_interrupts() {
 #[tokio::test]
 async fn a_size_reaches_the_program() {
     let mut runner = RunnerFixture::start(|_| {}).await;
-    let text = "stty size; trap 'stty size' WINCH; while :; do sleep 0.02; done";
+    let text = "trap 'stty size' WINCH; stty size; while :; do sleep 0.02; done";
     run_as(&mut runner, "s", json!({"argv": ["sh", "-c", text], "cols": 100, "rows": 30})).await;
     until_output(&mut runner, "30 100").await;
     runner.ok(json!({"cmd": "run.resize", "session_id": "s", "cols": 120, "rows": 40})).await;
