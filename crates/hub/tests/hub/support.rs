@@ -458,22 +458,6 @@ impl Client {
         self.next().await
     }
 
-    /// Attaches to a session whose runner answers as told.
-    pub(crate) async fn attach(
-        &mut self,
-        runner: &mut Runner,
-        session: &str,
-        after: Option<u64>,
-        seq: u64,
-    ) -> Value {
-        let rest = after.map_or(json!({}), |after| json!({ "after": after }));
-        self.command("attach", session, "session.attach", rest).await;
-        runner.attach(seq, "ok").await;
-        let response = self.next().await;
-        assert_eq!(response["id"], "attach", "{response}");
-        response
-    }
-
     /// The close frame that must come next.
     pub(crate) async fn closed(&mut self) -> u16 {
         loop {

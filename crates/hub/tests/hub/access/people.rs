@@ -50,20 +50,6 @@ pub(crate) async fn log_in(world: &World, username: &str) -> String {
     answer["access_token"].as_str().unwrap().to_owned()
 }
 
-impl World {
-    /// A new access token.
-    pub(crate) async fn token_of(&self, name: &str) -> String {
-        self.new_token(TOKEN, json!({ "name": name })).await
-    }
-
-    /// A new access token of whoever has this one, as `body` wants it.
-    pub(crate) async fn new_token(&self, token: &str, body: Value) -> String {
-        let (status, _, added) = call(self, Some(token), "POST", "/api/tokens", &body.to_string()).await;
-        assert_eq!(status, 200, "{added}");
-        added["token"].as_str().unwrap().to_owned()
-    }
-}
-
 async fn me(world: &World, token: &str) -> (u16, Value) {
     let (status, _, answer) = call(world, Some(token), "GET", "/api/me", "").await;
     (status, answer)

@@ -6,6 +6,20 @@ use serde_json::{Value, json};
 use crate::access::people::call;
 use crate::support::{Runner, TOKEN, World, soon, world_with_session};
 
+impl World {
+    /// A new access token.
+    pub(crate) async fn token_of(&self, name: &str) -> String {
+        self.new_token(TOKEN, json!({ "name": name })).await
+    }
+
+    /// A new access token of whoever has this one, as `body` wants it.
+    pub(crate) async fn new_token(&self, token: &str, body: Value) -> String {
+        let (status, _, added) = call(self, Some(token), "POST", "/api/tokens", &body.to_string()).await;
+        assert_eq!(status, 200, "{added}");
+        added["token"].as_str().unwrap().to_owned()
+    }
+}
+
 async fn add(world: &World, body: &str) -> (u16, Value) {
     add_as(world, TOKEN, body).await
 }

@@ -4,8 +4,27 @@ use qd_hub::Limits;
 use serde_json::{Value, json};
 
 use crate::support::{
-    World, assert_fields, attach_data, delta, followed_session, message_end, record, world_with_session,
+    Client, Runner, World, assert_fields, attach_data, delta, followed_session, message_end, record,
+    world_with_session,
 };
+
+impl Client {
+    /// Attaches to a session whose runner answers as told.
+    pub(crate) async fn attach(
+        &mut self,
+        runner: &mut Runner,
+        session: &str,
+        after: Option<u64>,
+        seq: u64,
+    ) -> Value {
+        let rest = after.map_or(json!({}), |after| json!({ "after": after }));
+        self.command("attach", session, "session.attach", rest).await;
+        runner.attach(seq, "ok").await;
+        let response = self.next().await;
+        assert_eq!(response["id"], "attach", "{response}");
+        response
+    }
+}
 
 #[tokio::test]
 async fn attach_answers_then_replays_then_follows() {
