@@ -245,6 +245,18 @@ impl Qd {
         self.sandbox
     }
 
+    /// SIGKILL to the server and to everything it started, at once: no agent has the time to write what it was told.
+    pub async fn kill9_with_agents(mut self) -> Sandbox {
+        let below = descendants(self.pid());
+        self.child.start_kill().unwrap();
+        for pid in below.into_iter().filter_map(Pid::from_raw) {
+            // One that has ended meanwhile is as good as killed.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        self.child.wait().await.unwrap();
+        self.sandbox
+    }
+
     /// SIGKILL; the next start is at the same address, where runners and clients look for it.
     pub async fn kill9_at_address(self) -> Sandbox {
         let (_, address) = self.url.split_once("://").unwrap();
@@ -326,4 +338,28 @@ pub fn files_below(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     }
     found.sort();
     found
+}
+
+/// Every process that this one has started, and those that they have.
+fn descendants(pid: i32) -> Vec<i32> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // A process may end while we look.
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // Behind the name, which may contain anything: state, then parent.
+        let parent =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
+        parents.extend(parent.map(|parent| (child, parent)));
+    }
+    let mut found = vec![pid];
+    let mut at = 0;
+    while at < found.len() {
+        let parent = found[at];
+        found.extend(parents.iter().filter(|known| known.1 == parent).map(|known| known.0));
+        at += 1;
+    }
+    found.split_off(1)
 }

@@ -1,8 +1,8 @@
 //! What a person typed and was told to be accepted is in the history exactly once, whoever is killed and when: a message
 //! in the conversation, an answer to a question in the record that settles the question.
 //!
-//! Each round sends one input, waits for `success: true`, and kills `qd` with SIGKILL a random moment later. A few rounds
-//! run in CI. `QD_KILLS=200 cargo test -p qd --test e2e acknowledged -- --nocapture` runs as many as are wanted, with a busy
+//! Each round sends one input, waits for `success: true`, and kills `qd` with SIGKILL a random moment later, alone or with
+//! its agent. A few rounds run in CI. `QD_KILLS=200 cargo test -p qd --test e2e acknowledged -- --nocapture` runs as many as are wanted, with a busy
 //! loop on each core beside them (nextest would end the test after four minutes).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use qd_testkit::qd::Qd;
 use qd_testkit::seeded_random::SeededRandom;
 use serde_json::{Value, json};
 
-use crate::{PIXEL, answer, on, pi_in, pi_session, prompt, restarted, say, until, with};
+use crate::{PIXEL, answer, on, pi_in, pi_session, prompt, say, until, up, with};
 
 /// Kills in one run of CI: a few of each kind of input.
 const KILLS: usize = 14;
@@ -180,10 +180,12 @@ async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment
         // Most of what can go wrong goes wrong at once.
         let longest = [3, 30, DELAY_MS_MAX][random.below(3) as usize];
         tokio::time::sleep(Duration::from_millis(random.below(longest))).await;
-        (qd, mux) = restarted(qd).await;
+        let is_alone = random.below(2) == 0;
+        let sandbox = if is_alone { qd.kill9().await } else { qd.kill9_with_agents().await };
+        (qd, mux) = up(sandbox).await;
         let said = SessionHistory::to(&qd, &mut mux, &session).await;
         let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
-        let round_name = format!("seed {seed}, round {round}, {way:?}");
+        let round_name = format!("seed {seed}, round {round}, {way:?}, qd killed alone: {is_alone}");
         assert_eq!(shown + waiting, 1, "at once: {round_name}: {shown} shown, {waiting} waiting");
         let said = settle(&qd, &mut mux, &session, &text).await;
         sent.push((way, text));
