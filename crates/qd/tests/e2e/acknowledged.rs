@@ -163,19 +163,31 @@ async fn settle(qd: &Qd, mux: &mut Mux, session: &str, text: &str) -> SessionHis
     .await
 }
 
+async fn new_session(qd: &Qd, mux: &mut Mux) -> String {
+    pi_session(
+        qd,
+        mux,
+        json!({"extensions": [test_extension("dialogs.ts"), test_extension("slow_start.ts")]}),
+    )
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment() {
     let _busy = std::env::var_os("QD_KILLS").map(|_| BusyCores::start());
     let (mut qd, mut mux, _llm) = pi_in(|sandbox| sandbox.set("QD_RESUME", "at-start")).await;
     let (seed, mut marked) = (seed(), 0);
     let mut random = SeededRandom::new(seed, "kills");
-    let session = pi_session(&qd, &mut mux, json!({"extensions": [test_extension("dialogs.ts")]})).await;
-    // From the first answer on pi writes its file.
-    mux.prompt(&session, "@@text text=ready").await;
+    let old_session = new_session(&qd, &mut mux).await;
+    // From the first answer on pi writes its file at once.
+    mux.prompt(&old_session, "@@text text=ready").await;
     let mut sent: Vec<(InputWay, String)> = Vec::new();
     for round in 0..kills() {
         let way = WAYS[round % WAYS.len()];
         let text = format!("@@text text=\"answer {round}\"");
+        // Of a new session pi has no file until it has answered, so nobody but us has what was said.
+        let is_new = random.below(2) == 0;
+        let session = if is_new { new_session(&qd, &mut mux).await } else { old_session.clone() };
         send(&qd, &mut mux, &session, way, &text).await;
         // Most of what can go wrong goes wrong at once.
         let longest = [3, 30, DELAY_MS_MAX][random.below(3) as usize];
@@ -185,18 +197,24 @@ async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment
         (qd, mux) = up(sandbox).await;
         let said = SessionHistory::to(&qd, &mut mux, &session).await;
         let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
-        let round_name = format!("seed {seed}, round {round}, {way:?}, qd killed alone: {is_alone}");
+        let round_name = format!(
+            "seed {seed}, round {round}, {way:?}, new session: {is_new}, qd killed alone: {is_alone}"
+        );
         assert_eq!(shown + waiting, 1, "at once: {round_name}: {shown} shown, {waiting} waiting");
         let said = settle(&qd, &mut mux, &session, &text).await;
-        sent.push((way, text));
-        for (way, text) in &sent {
+        marked += usize::from(said.shown(&text)[0]["interrupted"] == true);
+        let in_session = if is_new { &mut Vec::new() } else { &mut sent };
+        in_session.push((way, text));
+        for (way, text) in in_session {
             let shown = said.shown(text);
             assert_eq!((shown.len(), said.waiting(text)), (1, 0), "{round_name}: {way:?} {text}");
             if matches!(way, InputWay::PromptWithImage) {
                 assert!(shown[0]["parts"].to_string().contains(PIXEL), "its image: {}", short(shown[0]));
             }
         }
-        marked += usize::from(said.shown(&sent[round].1)[0]["interrupted"] == true);
+        if is_new {
+            mux.ok(on(&session, "session.close")).await;
+        }
     }
     println!("{} kills, seed {seed}, {marked} inputs marked as interrupted", kills());
     // So many kills that some must have met a message between its acknowledgement and the agent's own file.
