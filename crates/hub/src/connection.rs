@@ -108,6 +108,7 @@ impl<S: ConnectionHandler> Connection<S> {
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> TurnResult {
+        // A closing connection acts on nothing more: what the client says now cannot be answered any more.
         let mut has_progress = match self.closing {
             None => match self.read(cx) {
                 Ok(has_progress) => has_progress,
@@ -119,6 +120,8 @@ impl<S: ConnectionHandler> Connection<S> {
                 Poll::Pending => return TurnResult::Idle,
             },
         };
+        // Only as much as the send queue has room for. The rest stays in the mailbox, where `held_bytes` still counts
+        // it.
         let mail = self.mailbox.take(READ_PAUSE_BYTES.saturating_sub(self.send_queue.bytes()));
         if self.closing.is_none() {
             // Mail is taken first and written last: an answer never overtakes events that came before it.
@@ -136,6 +139,8 @@ impl<S: ConnectionHandler> Connection<S> {
             Ok(written) => has_progress |= written,
             Err(_) => return TurnResult::Done,
         }
+        // Taking something, not an empty queue, is what counts against the stall limit: a slow client may never be
+        // done.
         self.mailbox.note_send_queue(self.send_queue.bytes(), self.send_queue.bytes() < queued);
         if self.closing.is_none() && self.mailbox.held_bytes() <= S::drained_bytes_max(&self.hub) {
             let queued = self.send_queue.bytes();
@@ -181,6 +186,8 @@ impl<S: ConnectionHandler> Connection<S> {
             self.last_heard = Instant::now();
             self.is_pinged = false;
         }
+        // After the last allowed read the socket may have more, and nobody will wake us for that: it counts as
+        // progress.
         Ok(has_progress || !is_waiting)
     }
 
@@ -248,6 +255,7 @@ impl<S: ConnectionHandler> Connection<S> {
                 self.close(frames, 1009, "message too big");
                 Ok(())
             }
+            // The peer is gone, so a close frame would reach nobody.
             SocketError::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => Err(()),
             SocketError::Protocol(error) => {
                 self.close(Bytes::new(), 1002, &error.to_string());
@@ -306,6 +314,7 @@ impl<S: ConnectionHandler> Connection<S> {
                 }
             }
         }
+        // Stopped by the bound and not by the socket, so no waker is registered: the next round has to go on.
         Ok(has_progress || !self.send_queue.is_flushed())
     }
 
@@ -317,6 +326,7 @@ impl<S: ConnectionHandler> Connection<S> {
             }
             let ping_after = self.hub.config.limits.ping_after;
             let silence = self.last_heard.elapsed();
+            // The timer also fires for a client that has spoken since it was set, so the silence is measured again.
             if self.is_pinged && silence >= ping_after * 2 {
                 tracing::debug!(connection = %self.mailbox.asker.connection_id, "the client is silent; dropped");
                 return Poll::Ready(());
@@ -348,6 +358,7 @@ impl<S: ConnectionHandler> Future for Connection<S> {
                 TurnResult::Progress => {}
             }
         }
+        // There is more to do, but the other tasks of this thread get their turn first.
         cx.waker().wake_by_ref();
         connection.poll_timer(cx)
     }

@@ -54,6 +54,7 @@ struct FilesCall<'a> {
 impl FilesCall<'_> {
     fn run(self, command: FilesCommand) {
         let (name, parameters) = canonical(&command);
+        // `place` decides where the call runs; the parameters of a frame cannot name another root.
         let canonical = self.command(name, parameters);
         let (mailbox, id) = (Arc::clone(self.mailbox), self.id);
         ask(self.hub, &self.mailbox.asker, canonical, move |_, answer| {
@@ -123,6 +124,7 @@ fn common_root(
         let context = path.split('/').filter(|part| !part.is_empty() && *part != ".");
         context.map(|part| (part != "..").then(|| part.to_owned())).collect()
     };
+    // Paths are compared as text here. The runner confines them again, where symlinks can be seen.
     if !source_root.starts_with('/')
         || !target_root.starts_with('/')
         || source.starts_with('/')
@@ -132,6 +134,7 @@ fn common_root(
     }
     let (from, to) = (context(source_root)?, context(target_root)?);
     let common = from.iter().zip(&to).take_while(|(left, right)| left == right).count();
+    // Nothing in common would mean the root directory of the machine, which is no workspace.
     if common == 0 {
         return None;
     }
@@ -172,6 +175,7 @@ fn canonical(command: &FilesCommand) -> (CommandName, JsonObject) {
         FilesCommand::Rename { from, to, overwrite } => (CommandName::FsRename, moved(from, to, *overwrite)),
         FilesCommand::Copy { from, to, overwrite } => (CommandName::FsCopy, moved(from, to, *overwrite)),
         FilesCommand::Move { from, to, overwrite } => (CommandName::FsMove, moved(from, to, *overwrite)),
+        // These have their own functions; `handle` never sends them here.
         FilesCommand::CopyToWorkspace { .. } => (CommandName::FsCopy, Value::Null),
         FilesCommand::WatchFiles {} | FilesCommand::UnwatchFiles {} => (CommandName::FsWatch, Value::Null),
     };

@@ -215,6 +215,7 @@ impl TerminalRequest {
 struct TerminalJoin {
     request: TerminalRequest,
     session_id: String,
+    /// Whether the terminal existed before this client asked for it.
     joined: bool,
     /// It was there, and has missed something.
     is_again: bool,
@@ -275,6 +276,7 @@ impl TerminalJoin {
         let screen = [snapshot.scrollback.as_bytes(), snapshot.screen.as_bytes()].concat();
         let frames = [
             event_frame(self.request.id.clone(), opened),
+            // `reset` makes the client clear its screen first; after a lag it still shows the old one.
             event_frame(None, output(&self.session_id, &screen, Some(true))),
         ];
         let watched = WatchedTerminal { join: self, entry, subscription, is_lagged: false };
@@ -336,6 +338,7 @@ struct TerminalExit {
 impl ScreenFrames<'_> {
     fn show(&mut self, record: &Record<'_>) {
         match &*record.event {
+            // Collected over records: programs print in small pieces, and one frame for all of them is cheaper.
             "run.output" => {
                 if let Some(TerminalOutput { text }) = record.read() {
                     self.text.push_str(&text);
@@ -360,6 +363,7 @@ impl ScreenFrames<'_> {
     }
 
     fn push(&mut self, event: TerminalEvent) {
+        // Output before a resize was printed for the old size, so it goes first.
         self.flush();
         self.out.extend_from_slice(&event_frame(None, event));
     }

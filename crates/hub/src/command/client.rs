@@ -82,6 +82,7 @@ pub(crate) fn handle(sender: &mut FrameSender<'_>, text: &str) -> HandledFrame {
             Ok(HandledFrame::Read(_) | HandledFrame::Detach(_) | HandledFrame::Reply(_)) => {
                 sender.finished.note(name, Ok(()));
             }
+            // The runner knows it now. An old result of ours under the same name must not answer for it.
             Ok(HandledFrame::Sent) => sender.finished.forget(&name),
             Err(error) => sender.finished.note(name, Err(error.clone())),
         }
@@ -128,6 +129,7 @@ fn dispatch(
         CommandWork::Hub(HubRead::Sessions) => hub.show_sessions(mailbox),
         CommandWork::Hub(_) | CommandWork::Runner(_) => {}
     }
+    // Everything that can refuse the command comes before it counts as in flight.
     let wait = command.wait()?;
     let attaches = matches!(&work, CommandWork::Runner(kind) if kind.attaches());
     check_attachments(sender, attaches, reply)?;

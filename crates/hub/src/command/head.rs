@@ -83,6 +83,8 @@ fn is_too_deep(text: &str) -> bool {
 
 /// Reads what routing needs.
 pub(crate) fn read_head<'a>(fields: &JsonFields<'a>) -> Result<CommandHead<'a>, CodedError> {
+    // Parsers differ in which of two equal fields they take. A frame that names two sessions could pass the check for
+    // one and run in the other.
     HEAD_FIELDS.iter().try_for_each(|name| check_once(fields, name))?;
     let channel =
         text_field(fields, "channel")?.ok_or_else(|| CodedError::invalid("The frame has no channel"))?;

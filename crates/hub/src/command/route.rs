@@ -86,6 +86,7 @@ fn nobody() -> NoRoute {
     NoRoute::Away { error, wanted: None }
 }
 
+/// For reads that any runner can answer.
 fn anyone(hub: &Hub) -> Result<Destination, NoRoute> {
     let mut connected = hub.runners().into_iter().filter_map(|runner| {
         let link = runner.link()?;
@@ -126,6 +127,8 @@ fn for_harness(hub: &Hub, harness: &str) -> Result<Destination, NoRoute> {
     Ok(Destination { runner: Arc::clone(runner), link })
 }
 
+/// Decides from data alone, without the hub, so that tests can name the runners. Ties go to the smaller id, which makes
+/// the choice repeatable.
 fn choose(runners: &[(&str, &RunnerStanding)], harness: &str) -> Result<String, NoRoute> {
     let is_online = |standing: &RunnerStanding| standing.status == RunnerStatus::Online;
     let has_it = |standing: &RunnerStanding| standing.harnesses.iter().any(|it| it == harness);
@@ -152,6 +155,7 @@ fn choose(runners: &[(&str, &RunnerStanding)], harness: &str) -> Result<String, 
         let error = format!("No runner has the harness '{harness}': {}", list.join("; "));
         return Err(NoRoute::Never(ErrorCode::HarnessNotFound.with(error)));
     }
+    // `agents` also counts sessions that were sent since the last heartbeat; otherwise a burst would go to one runner.
     let roomy = able.iter().filter(|(_, standing)| standing.agents < standing.max_sessions);
     let best = roomy.min_by(|(left_id, left), (right_id, right)| {
         compare(left, right).then_with(|| left_id.cmp(right_id))

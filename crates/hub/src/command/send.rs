@@ -71,6 +71,7 @@ pub(super) fn send(
     let Destination { runner, link } = destination;
     let CommandSend { to, kind, mutating, is_service, limit } = sending;
     let creates = matches!(kind, PendingKind::Create);
+    // Before the line is queued: a fast runner may answer before `push` returns.
     let number = hub.pending.insert(PendingCommand {
         to,
         runner_id: Arc::clone(&runner.id),
@@ -91,6 +92,8 @@ pub(super) fn send(
         pending.fail(hub, &error, false);
         return Ok(None);
     }
+    // The runner reports its load only with heartbeats; until then this keeps the next session from going to the same
+    // one.
     if creates {
         runner.note_create();
     }

@@ -97,6 +97,7 @@ fn send_ready(hub: &Arc<Hub>, is_for_it: impl Fn(&WaitingCommand) -> bool, early
     for _ in 0..2 {
         let mut left = Vec::new();
         for waiting in hub.pending.take_waiting(&is_for_it) {
+            // Nobody waits for the answer any more, or the sender has lost the permission it had when it asked.
             if !waiting.mailbox.is_closed() && !waiting.mailbox.asker.revoked.is_cancelled() {
                 left.extend(try_send(hub, waiting, early));
             }
@@ -122,6 +123,7 @@ fn try_send(hub: &Arc<Hub>, waiting: WaitingCommand, early: Option<&Destination>
     }
     // The text was read before, so it can be read again.
     let mut command = read_again(spec, &text).inspect_err(|error| fail(error)).ok()?;
+    // Those that the hub could settle itself were removed when the command came; the frame still names them.
     command.depends_on.clone_from(&depends_on);
     let found = match early {
         Some(early) => Ok(early.clone()),

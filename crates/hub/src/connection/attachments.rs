@@ -66,6 +66,7 @@ impl MuxHandler {
         let mut has_progress = false;
         let mut has_ended = false;
         for attachment in &mut self.attachments {
+            // Not earlier: a client that cannot take what is queued would only fall behind again.
             if attachment.mode == AttachmentMode::Lagged && context.send_queue.is_empty() {
                 self.jobs.extend(attachment.start_resync(context.hub, context.mailbox));
             }
@@ -162,6 +163,7 @@ impl MuxHandler {
         // The runner has come while the hub answered for it: it tells the rest.
         let is_outdated = is_away && !context.hub.is_away(&session.runner_id);
         context.send_queue.push(frame);
+        // A new attach replaces the old one, so pages for the old one would come twice.
         self.jobs.retain(|job| !job.replays(&session));
         self.attachments.retain(|attachment| attachment.session.id != session.id);
         self.last_generation += 1;
@@ -169,6 +171,7 @@ impl MuxHandler {
         let replay = replay.filter(|(after, until)| after < until);
         let mode = match replay {
             _ if is_outdated => {
+                // What the client really has: the resync that follows asks for everything after it.
                 subscription.seq = replay.map_or(subscription.seq, |(after, _)| after);
                 AttachmentMode::Lagged
             }
@@ -212,6 +215,7 @@ impl MuxHandler {
                 }
             }
             StoreReadDone::Failed { generation, after } => {
+                // The pages before this one were sent, so the next attempt starts after them.
                 if let Some(attachment) = self.attachment(generation) {
                     attachment.subscription.seq = after;
                 }
@@ -240,6 +244,7 @@ impl MuxHandler {
 
     fn retry_resync(&mut self, context: &HandlerContext<'_>, generation: u64) {
         let Some(attachment) = self.attachment(generation) else { return };
+        // Not `Lagged`, which would start the next attempt at once instead of after the pause.
         attachment.mode = AttachmentMode::Resyncing;
         let mailbox = Arc::downgrade(context.mailbox);
         tokio::spawn(async move {

@@ -20,7 +20,9 @@ pub(crate) struct MuxHandler {
     /// Its number among the hub's connections.
     number: u64,
     pub(super) attachments: Vec<Attachment>,
+    /// Attachments are numbered so that the late answer for one does not change a newer one of the same session.
     pub(super) last_generation: u64,
+    /// Reads of the store that wait. One runs at a time, so that a client that asks for much costs one page of memory.
     pub(super) jobs: VecDeque<StoreRead>,
     pub(super) finished: FinishedCommands,
     pub(super) is_job_running: bool,
@@ -74,6 +76,7 @@ impl ConnectionHandler for MuxHandler {
                 return handle_terminal(context.hub, context.mailbox, &mut self.terminals, text);
             }
             Some(Channel::System) => return presence::handle(context, &mut self.presence, text),
+            // A frame that cannot be read goes this way too: `command::handle` says what is wrong with it.
             _ => {}
         }
         let (attachments, finished) = (&self.attachments, &mut self.finished);
@@ -115,6 +118,8 @@ impl ConnectionHandler for MuxHandler {
     }
 
     fn on_closing(&mut self) {
+        // A closing connection may wait seconds for its peer, and subscribers that take nothing slow the session down
+        // for others.
         self.attachments = Vec::new();
         self.terminals = WatchedTerminals::default();
         self.jobs = VecDeque::new();

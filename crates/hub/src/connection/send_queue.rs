@@ -1,3 +1,6 @@
+//! The client send queue: whole frames that wait for the socket. It holds references to shared bytes, so a frame that
+//! goes to many clients is in memory once.
+
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -56,6 +59,7 @@ impl ClientSendQueue {
             self.is_flush_due = false;
             return Poll::Ready(Ok(()));
         }
+        // One call for many frames: small events come in bursts, and a call for each would cost more than the bytes.
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
         for (piece, bytes) in pieces.iter_mut().zip(&self.queue) {
@@ -81,6 +85,7 @@ impl ClientSendQueue {
             written -= first.len();
             self.queue.pop_front();
         }
+        // Idle connections are the many; the room that a burst needed goes back.
         if self.queue.is_empty() {
             self.queue.shrink_to(PIECES_MAX / 8);
         }

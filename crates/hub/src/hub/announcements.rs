@@ -58,6 +58,7 @@ impl Hub {
                 continue;
             }
             self.broadcast(&self.runner_frames(&changed));
+            // After telling, so that a single change is told at once and only a burst is collected.
             sleep(RUNNER_NEWS_INTERVAL).await;
         }
     }
@@ -133,6 +134,7 @@ impl Hub {
     pub(crate) async fn announce_changed_sessions(&self) {
         loop {
             self.announcements.sessions_changed.notified().await;
+            // Before telling: these changes come in bursts, and their first is seldom their last.
             sleep(SESSION_NEWS_INTERVAL).await;
             let changed = std::mem::take(&mut *self.announcements.changed_sessions.lock());
             let mut frames = BytesMut::new();

@@ -39,6 +39,7 @@ const USE_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain;
 pub struct HubTls {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    /// Whether the file has no certificates of issuers.
     is_alone: bool,
 }
 
@@ -90,6 +91,7 @@ pub fn load(certificate_path: &Path, key_path: &Path) -> Result<HubTls, TlsError
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .map_err(mismatched)?;
+    // The listener speaks HTTP/1.1 only, so a client must not choose HTTP/2.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(HubTls { config: Arc::new(config), fingerprint, is_alone })
 }

@@ -38,6 +38,7 @@ pub(crate) fn upgrade(hub: Arc<Hub>, principal: &Principal, request: Request) ->
     let own = Arc::clone(&hub);
     switch(&hub, request, accept, move |upgraded| match upgraded {
         Some(upgraded) => start(&own, mailbox, MuxHandler::new(number), upgraded),
+        // Its place was taken before the answer was sent, so it has to be given back.
         None => own.remove_connection(number),
     })
 }
@@ -142,6 +143,7 @@ pub(crate) fn accept_key(request: &Request) -> Option<String> {
     Some(derive_accept_key(key.as_bytes()))
 }
 
+/// Proxies send `Connection: keep-alive, Upgrade`, and a header may come more than once.
 pub(crate) fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(word))

@@ -44,6 +44,7 @@ pub(crate) fn digest(entry: &SessionEntry, head: &EventHead<'_>, text: &str) -> 
         let changes = if is_telling(event) { read(event, None, text) } else { Vec::new() };
         return EventDigest { notes: changes.into_iter().map(note).collect(), ..EventDigest::default() };
     };
+    // Only records count as activity: live events are not stored, and a list must say the same after a restart.
     entry.note_activity(*ts);
     let owner = RecordOwner { session_id: &entry.id, runner_id: &entry.runner_id };
     let (changes, effect, audit) = of_record(&owner, seq, *ts, event, text);
@@ -66,6 +67,7 @@ pub(crate) fn restore(record: &mut NewRecord) {
     (record.effect, record.audit) = (effect, audit);
 }
 
+/// What a record changes in the projection, in the tables, and in the audit log.
 type RecordEffects = (Vec<ProjectionChange>, Option<RecordEffect>, Option<Box<AuditEntry>>);
 
 fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str) -> RecordEffects {
@@ -74,9 +76,12 @@ fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str
             let effect = messages_effect(event, text);
             (effect.as_ref().and_then(said).into_iter().collect(), effect, None)
         }
+        // The body is parsed once for both uses. A first record takes the general way below, because it creates its
+        // session (a third-party host may begin a run with any `run.*` event).
         "tool.call" | "tool.result" | "run.input" if seq > 1 => {
             let audit = audit::of_record(event, ts, text.as_bytes());
             let request_id = audit.as_ref().and_then(|row| row.request_id.clone());
+            // A call is only a plan; what was done is known from its result.
             let acted = request_id.filter(|_| event != "tool.call");
             (
                 acted.map(|request_id| ProjectionChange::Acted { request_id }).into_iter().collect(),
@@ -104,6 +109,7 @@ fn said(effect: &RecordEffect) -> Option<ProjectionChange> {
             count: u64::try_from(message.idx).map_or(0, |idx| idx + 1),
         }),
         RecordEffect::ReplaceMessages(list) => Some(ProjectionChange::Said {
+            // An empty text replaces what the list showed before: the replaced messages may be gone.
             text: Some(list.iter().rev().find_map(|message| message.last_text.clone()).unwrap_or_default()),
             count: list.len() as u64,
         }),
@@ -147,6 +153,7 @@ struct MessageHead<'a> {
     metadata: Option<&'a RawValue>,
 }
 
+/// The text stays raw until the kind is known, so that only text and thinking are decoded.
 #[derive(Deserialize)]
 struct PartText<'a> {
     #[serde(rename = "type", borrow)]
@@ -174,6 +181,8 @@ fn messages_effect(event: &str, text: &str) -> Option<RecordEffect> {
 fn effect(owner: &RecordOwner<'_>, seq: u64, ts: i64, changes: &[ProjectionChange]) -> Option<RecordEffect> {
     let first = changes.first()?;
     if let ProjectionChange::Answered(answered) = first {
+        // The person who decided has seen the question. What it showed (a command with a key in it, say) is redacted in
+        // the stored record from now on.
         return Some(RecordEffect::Rewrite { seq: answered.asked_seq?, with: redact_question });
     }
     let patch = LinePatch::of(first);
@@ -184,6 +193,7 @@ fn effect(owner: &RecordOwner<'_>, seq: u64, ts: i64, changes: &[ProjectionChang
     if patch == LinePatch::default() {
         return None;
     }
+    // A later `session.created` is the agent's restart, which opens a closed session again.
     let is_created = matches!(first, ProjectionChange::Created { .. });
     Some(RecordEffect::SessionPatch(Box::new(SessionPatch {
         runner_id: is_created.then(|| owner.runner_id.to_owned()),
@@ -233,6 +243,7 @@ fn message_row(message: &RawValue) -> Option<MessageRow> {
     let head: MessageHead<'_> = parse(message.get())?;
     let texts = MessageTexts::read(head.parts);
     let content = texts.flattened();
+    // What tools printed is no news for a list; what people and agents say is.
     let last_text = matches!(&*head.role, "user" | "assistant").then(|| texts.last_words());
     let usage: Option<Usage> = head.usage.and_then(|usage| parse::<Usage>(usage.get()));
     Some(MessageRow {

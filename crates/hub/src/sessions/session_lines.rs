@@ -52,6 +52,7 @@ impl Hub {
                 summary.subscriber_count = entry.ring.subscriber_count() as u64;
                 entry.projection().show_now(&mut summary, is_away);
             }
+            // A row without an entry is only what the store remembers; whether its agent runs is not known.
             None if is_away => summary.state = "offline".to_owned(),
             None => {}
         }
@@ -59,6 +60,7 @@ impl Hub {
     }
 }
 
+/// Zero means that nothing was counted, which lists show as nothing and not as a price.
 fn usage(totals: SessionTotals) -> (Option<u64>, Option<f64>) {
     let tokens = u64::try_from(totals.tokens).ok().filter(|tokens| *tokens > 0);
     (tokens, Some(totals.cost_usd).filter(|cost| *cost > 0.0))

@@ -78,6 +78,7 @@ impl RunnerAnswer {
 
     /// Passes the answer on. Called in the order of the link's stream; `entry` is the session it is about.
     pub(super) fn deliver(self, hub: &Arc<Hub>, entry: Option<&Arc<SessionEntry>>) {
+        // `send` counted the session when it sent the command; it does not exist after all.
         if let PendingKind::Create = self.pending.kind
             && !self.success
             && let Some(runner) = hub.runner(&self.pending.runner_id)
@@ -126,6 +127,7 @@ impl RunnerAnswer {
     pub(super) fn deliver_deleted(self, hub: &Arc<Hub>, result: Result<(), StoreError>) {
         match result {
             Ok(()) if self.success => self.pass(hub),
+            // The runner did not know the session, which is what a delete wants: to the asker it is a success.
             Ok(()) => match self.pending.to {
                 AnswerTo::Client { mailbox, reply } => {
                     mailbox.send_answer(reply.success(None), false);
@@ -207,6 +209,8 @@ impl RunnerAnswer {
             tracing::warn!(runner = %self.pending.runner_id, %error, "an answer about another's session is refused");
             return self.pending.fail(hub, &error, false);
         }
+        // Exactly here in the stream: events before this point are in the answer, those after it in the ring. So none
+        // is missing and none comes twice.
         let mut subscription = entry.ring.subscribe(Arc::clone(mailbox));
         // The stored answer to a repeated create is of the past: what came since is replayed.
         let until = subscription.seq.max(head.seq);

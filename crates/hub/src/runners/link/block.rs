@@ -158,6 +158,8 @@ pub(super) fn split(
                 }
             }
         }
+        // One bad line must not cost the good ones of its block. Checking the whole block first is the fast way for all
+        // others.
         Err(_) => {
             for line in block.split(|byte| *byte == b'\n') {
                 taken += line.len() + 1;
@@ -187,6 +189,7 @@ impl BlockSplitter<'_> {
             }
             Ok(LineHead::Response(head)) => {
                 self.flush();
+                // Looked up before the step is taken, because the answer removes the pending command.
                 let is_last = self.hub.pending.is_delete(&head.id, self.send_queue);
                 self.steps.push(StreamStep::Answer {
                     id: head.id.into_owned(),
@@ -212,6 +215,8 @@ impl BlockSplitter<'_> {
         }
         let resends_count = counts_resends(self.hub);
         let group = &mut self.groups[self.current];
+        // Native events go to the faces that asked for them, never into the ring: clients of `/ws/mux` get canonical
+        // ones.
         if head.seq.is_none() && head.event == NATIVE {
             group.natives.push(&head.tail);
             return;
@@ -252,6 +257,7 @@ impl BlockSplitter<'_> {
             self.current = *index;
             return true;
         }
+        // The runner was told once; after that its events of this session are dropped silently.
         if self.refusals.has(session_id) {
             return false;
         }
@@ -382,6 +388,7 @@ impl FrameGroup {
         if resends_count {
             return EventAdmission::Take;
         }
+        // The runner sends it again because the ack was lost, so it is acknowledged again.
         self.ack = Some(last);
         EventAdmission::Skip
     }

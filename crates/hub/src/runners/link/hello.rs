@@ -34,6 +34,7 @@ const COMPRESSION: &str = "deflate";
 
 impl LinkReader {
     pub(super) async fn hello(&mut self, hello: RunnerHello) -> Result<(), LinkEnded> {
+        // The order of the steps below matters: each one makes true what the next relies on.
         self.check_hello(&hello)?;
         let runner = self.hub.runner_or_new(&self.identity.runner_id);
         self.runner = Some(Arc::clone(&runner));
@@ -44,10 +45,12 @@ impl LinkReader {
             // Not even when this one is to end: who replaces us relies on what we waited for.
             old.settled().await;
         }
+        // While this link waited for the old one, a newer one may have replaced it, or its runner was revoked.
         if self.link.stop.is_cancelled() {
             return Err(LinkEnded);
         }
         for entry in self.hub.sessions_of(&runner.id) {
+            // The runner sends again what is not committed, so reading starts after the last committed record.
             entry.start_over();
         }
         // Nothing is read from the store here: many clients may be reading, and the runner would wait for them all.
@@ -163,6 +166,7 @@ impl LinkReader {
     /// The packing that both ends know, switched on for what we send.
     fn agree_on_compression(&self, offered: &[String]) -> Option<String> {
         let is_known = !self.identity.is_local && offered.iter().any(|name| name == COMPRESSION);
+        // Within one process packing would only cost time.
         self.sender.set_compression(is_known);
         is_known.then(|| COMPRESSION.to_owned())
     }

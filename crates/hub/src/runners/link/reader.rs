@@ -72,6 +72,7 @@ impl LinkReader {
         let stop = self.link.stop.clone();
         loop {
             let block = tokio::select! {
+                // A link that was revoked or replaced stops even while its runner keeps sending.
                 biased;
                 () = stop.cancelled() => break,
                 block = self.next(&mut receiver, hello_by) => block,
@@ -107,6 +108,7 @@ impl LinkReader {
     }
 
     async fn before_hello(&self, receiver: &mut LinkReceiver, hello_by: Instant) -> Option<Bytes> {
+        // The runner of this process is trusted to say hello, however long its start takes.
         if self.identity.is_local {
             return receiver.recv().await;
         }
@@ -162,6 +164,7 @@ impl LinkReader {
                 };
                 let answer = RunnerAnswer { pending, success, tail };
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
+                // An answer about no session, or about one of another runner, has no records of ours to wait for.
                 let Some(entry) = entry.filter(|entry| entry.runner_id == self.identity.runner_id) else {
                     answer.deliver(&self.hub, None);
                     return Ok(());
@@ -203,6 +206,8 @@ impl LinkReader {
                 self.link.send_queue.ack(&entry.id, seq);
                 Ok(())
             }
+            // While the store fails, answers that do not depend on it still get through: people can at least abort an
+            // agent.
             StepContent::Answer(answer) if is_settled || is_failing && !answer.needs_store() => {
                 answer.deliver(&self.hub, Some(&entry));
                 Ok(())
@@ -237,6 +242,8 @@ impl LinkReader {
             | StepContent::Answer(_)
             | StepContent::Dropped => {}
         }
+        // Counted before it is queued: from here on, later events of the session must queue behind it and not overtake
+        // it.
         entry.begin_commit();
         let Some(room) = self.room_for(step.bytes()).await else {
             step.give_up(&self.hub);
@@ -250,11 +257,13 @@ impl LinkReader {
 
     /// `None` when the link is to end and there is still no room, since the store fails for other links.
     async fn room_for(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        // A step larger than all the room waits for all of it; asking for more would wait for ever.
         let units = (bytes / COMMIT_UNIT_BYTES + 1).min(COMMIT_UNITS_MAX);
         let room = Arc::clone(&self.hub.commit_room);
         // Nobody closes it, and who holds some of it is in a queue that is worked off: this cannot wait for itself.
         let room = room.acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX));
         tokio::select! {
+            // What was read while there is room is still committed, even when the link is to end.
             biased;
             room = room => room.ok(),
             () = async { self.link.stop.cancelled().await; sleep(ROOM_GRACE).await } => None,
@@ -341,6 +350,7 @@ impl LinkReader {
         // First no line is taken any more, then those that were are answered for: none is forgotten.
         self.link.send_queue.close();
         let Some(runner) = self.runner else { return };
+        // A newer link of the same runner may be serving already; then nobody is told that the runner is gone.
         if runner.leave(&self.link) {
             tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has gone");
             self.hub.announce_runner(&runner);

@@ -1,3 +1,5 @@
+//! The runner send queue: commands and acks that wait for a runner's link.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,8 +32,12 @@ pub(crate) struct RunnerSendQueue {
 #[derive(Default)]
 struct RunnerSendQueueState {
     lines: BytesMut,
+    /// The latest per session. An ack covers everything before it, so a slow link needs only one and the map stays
+    /// small.
     acks: BTreeMap<Arc<str>, u64>,
+    /// No more lines. Acks still go out, since what they confirm is committed.
     is_closed: bool,
+    /// The writer stops when everything is written.
     is_finished: bool,
 }
 
@@ -70,6 +76,7 @@ impl RunnerSendQueue {
         if state.is_closed {
             return Err(SendQueueError::Closed);
         }
+        // An empty queue takes a line of any length; otherwise a very long command could never be sent.
         if !state.lines.is_empty() && state.lines.len() + line.len() > bytes_max {
             return Err(SendQueueError::Full);
         }

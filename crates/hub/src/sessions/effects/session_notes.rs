@@ -49,6 +49,7 @@ pub(crate) fn apply_notes(hub: &Arc<Hub>, entry: &SessionEntry, notes: &mut [Ses
         note.moment.now = now;
         apply(hub, entry, note, &mut told);
     }
+    // One block may close a session and open it again; then the end is no news.
     let is_closed = told.is_closed && entry.status() == SessionStatus::Closed;
     match told.news {
         _ if is_closed => hub.announce_session(entry, SessionChange::Closed),
@@ -73,6 +74,7 @@ fn apply(hub: &Arc<Hub>, entry: &SessionEntry, note: &mut SessionNote, told: &mu
             hub.announce_session(entry, SessionChange::Created);
         }
         ProjectionChange::Exited { .. } => {
+            // A record from the spool may tell of a program that was started again since.
             if !moment.is_past {
                 terminal_cleanup::forget_later(hub, &entry.id);
             }

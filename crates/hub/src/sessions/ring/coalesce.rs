@@ -98,6 +98,7 @@ impl<'a> LiveRun<'a> {
                 }
                 self.pieces.push(LivePiece::Whole(whole));
             }
+            // A record, or a frame that is not understood. Joining across it could show a later state before it.
             LiveKind::Other => {
                 self.flush();
                 self.out.put_slice(whole);
@@ -183,6 +184,7 @@ fn live_kind<'a>(whole: &'a [u8], payload: &'a str) -> Option<LiveKind<'a>> {
     let stream_at = scan.at;
     let event = scan.plain_string()?;
     let key = match event {
+        // There is one of these for the whole session.
         "session.heartbeat" | "agent.working" => "",
         "tool.progress" => keyed(&mut scan, ",\"tool_call_id\":\"")?,
         "status" => keyed(&mut scan, ",\"key\":\"")?,
