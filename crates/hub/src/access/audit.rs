@@ -77,7 +77,9 @@ pub(crate) fn of_record(event: &str, ts: i64, body: &[u8]) -> Option<Box<AuditEn
         tool: name(done.tool),
         request_id: name(done.request_id.or(done.input_id)),
         ok,
+        // The column is signed, and the number comes from a runner that may send any.
         duration_ms: done.duration_ms.filter(|duration| i64::try_from(*duration).is_ok()),
+        // Redacted before it is cut: half a secret would not be recognised as one.
         summary: summary.filter(|text| *text != "null").map(|text| cut(&redact(&text), SUMMARY_CHARS_MAX)),
         ..AuditEntry::default()
     }))

@@ -26,6 +26,7 @@ const NAME_BYTES_MAX: usize = 64;
 const TOKEN_CHECKS_MAX: usize = 8;
 /// Principals that are somebody already, and names that mean something else in a path.
 const RESERVED_NAMES: [&str; 5] = [OWNER, ANONYMOUS, "hub", ".", ".."];
+/// Random bytes of a login's token, far beyond guessing.
 const COOKIE_BYTES: usize = 32;
 
 /// SHA-256 of a secret's text.
@@ -139,6 +140,7 @@ pub(crate) fn check_place(
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or("?");
     let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    // The scheme is not compared: behind a proxy that ends TLS the hub itself is asked over plain HTTP.
     let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(host));
     if is_own {
         return Ok(());
@@ -188,6 +190,8 @@ impl AccessLookup<'_> {
     /// Who has the access token or login with this hash.
     async fn open(&self, hash: &Hash) -> Result<Option<Principal>, Refusal> {
         for _ in 0..TOKEN_CHECKS_MAX {
+            // Read before the store. If somebody is revoked between the lookup and `enter`, the number differs and the
+            // lookup is repeated, so that a revoked token is never let in.
             let generation = self.principals.generation();
             let found = self.find(hash).await.map_err(|error| Refusal::Store(error.to_string()))?;
             let Some(known) = found else { return Ok(None) };

@@ -70,6 +70,7 @@ impl PasswordLogins {
         let stored = person.as_ref().map(|person| person.password_hash.clone());
         let is_theirs = self.hasher.is_password(password, stored).await;
         let is_theirs = is_theirs.map_err(|error| unavailable(error.code(), &error))?;
+        // After the hash: a disabled account must take as long as any other, or its existence could be measured.
         match person.filter(|person| is_theirs && !person.disabled) {
             Some(person) => {
                 self.throttle.lock().note_success(&attempt, now_ms());

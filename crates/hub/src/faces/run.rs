@@ -148,6 +148,7 @@ impl RunFrames {
 
     fn push(&mut self, kind: SessionKind, record: &Record<'_>) {
         let after = self.after.unwrap_or(record.seq.saturating_sub(1));
+        // Decided by the name alone, so that records which no app sees are not parsed.
         if !is_shown(kind, &record.event) {
             self.after = Some(after);
             return;
@@ -170,6 +171,7 @@ impl RunFrames {
 
     /// The frames of the events that are wanted.
     fn into_frames(self, wants: impl Fn(EventClass) -> bool) -> Bytes {
+        // Most apps want everything, and get the bytes without a copy.
         if self.marks.iter().all(|mark| wants(mark.class)) {
             return self.out.freeze();
         }

@@ -155,6 +155,7 @@ impl Export {
                     self.stage = ExportStage::Done;
                     return Some(Ok(Bytes::from_static(self.end().as_bytes())));
                 };
+                // Messages that arrive while the file is written have higher numbers, so they join its end.
                 let is_first = self.after.replace(*last).is_none();
                 Some(Ok(self.page(&page, is_first)))
             }
@@ -182,6 +183,7 @@ impl Export {
                     out.put_slice(b",");
                 }
                 out.put_slice(b"\n");
+                // The stored bytes are copied unread, so the export also has fields that this version does not know.
                 out.put_slice(message);
             }
             return out.freeze();

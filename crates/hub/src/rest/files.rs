@@ -29,6 +29,7 @@ use crate::server::router::no_randomness;
 
 /// Bytes of one piece of an upload.
 const PIECE_BYTES: usize = 512 << 10;
+/// Names one upload among those that run at the same time; nobody may guess another's.
 const UPLOAD_ID_BYTES: usize = 16;
 
 /// Which file.
@@ -53,6 +54,7 @@ pub(crate) async fn download(
 ) -> RestResult {
     let place = read_query(place, NO_PLACE)?;
     let reader = FileReader { hub: Arc::clone(&server.hub), principal, session_id, path: place.path.clone() };
+    // Before the headers are sent: afterwards an error could not have a status any more.
     let first = reader.page(0).await;
     let first = first.map_err(|error| RestError::with_status(StatusCode::NOT_FOUND, &error))?;
     let size = first.0.size;
@@ -164,6 +166,7 @@ impl FileWriter<'_> {
                 }
             };
             waiting.extend_from_slice(&chunk);
+            // `>` and not `>=`: something must be left for the last piece, which is the one that completes the file.
             while waiting.len() > PIECE_BYTES {
                 let piece = waiting.split_to(PIECE_BYTES);
                 self.send(&piece, false).await?;

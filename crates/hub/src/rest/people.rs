@@ -128,6 +128,7 @@ pub(crate) async fn change(
         return Err(ErrorCode::NotFound.with(NO_PERSON).into());
     }
     server.hub.note_change("person", &principal, changes(&username, &wanted)).await;
+    // After the store: a connection that opens in between already finds the new role.
     close_all(&server, &username).await?;
     let row = server.hub.store.person(&username).await?;
     Ok(Json(row.as_ref().and_then(shown)))
@@ -169,6 +170,7 @@ async fn check_change(
     let current = wanted.current_password.clone();
     let current =
         current.ok_or_else(|| CodedError::invalid("Give your present password as 'current_password'"))?;
+    // Also for somebody who is logged in: an unlocked browser must not be enough to take over the account.
     let proved = server.hub.logins.prove(&server.hub, peer, username, current).await;
     proved.map(drop).map_err(|refusal| refusal.response().into())
 }
@@ -205,6 +207,7 @@ async fn close_all(server: &Server, username: &str) -> Result<(), CodedError> {
     })
 }
 
+/// Hashing is limited and can be busy; the caller may try again.
 fn no_hash(error: &HashError) -> RestError {
     RestError::with_status(StatusCode::SERVICE_UNAVAILABLE, &error.code().with(error.to_string()))
 }

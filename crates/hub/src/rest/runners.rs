@@ -113,6 +113,8 @@ async fn admit(server: &Server, JoinBody { join, key_hash }: JoinBody) -> Result
     let now = now_ms();
     // The fingerprint in a code is for the runner; that it sends it along does no harm.
     let secret = join.code.split('.').next().unwrap_or_default().trim();
+    // Between the check of the code and its use the store is asked. Without this lock two runners could join with one
+    // code.
     let _one_at_a_time = fleet.joining.lock().await;
     let permission = fleet.invites.check(secret, &join.runner_id, &key_hash, now).map_err(code_refused)?;
     if fleet.local_runner_id.as_deref() == Some(&*join.runner_id) {
@@ -144,6 +146,7 @@ async fn admit(server: &Server, JoinBody { join, key_hash }: JoinBody) -> Result
         runner.apply_row(&row);
         server.hub.announce_runner(&runner);
     }
+    // Last: if the store failed, the code is still good for another try.
     fleet.invites.use_up(secret, &join.runner_id, &key_hash);
     Ok(())
 }
@@ -199,6 +202,7 @@ pub(crate) async fn revoke(
     Path(runner_id): Path<String>,
 ) -> RestResult<Json<Value>> {
     check_joined(&server, &runner_id).await?;
+    // The store first. A link that opens meanwhile finds the key void, or has its permit and is ended below.
     server.hub.store.revoke_runner(&runner_id, now_ms()).await?;
     server.hub.cut_off(&runner_id, "This runner was revoked; it has to join again with a new code");
     server.fleet.links.end(&runner_id);

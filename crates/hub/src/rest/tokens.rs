@@ -35,6 +35,7 @@ pub(crate) async fn list(
 ) -> RestResult<Json<AccessTokens>> {
     let tokens = server.hub.store.access_tokens().await?;
     let is_manager = principal.permissions.contains(Permission::Manage);
+    // For the hub's owner `person` is none, as is the owner of the tokens they have made.
     let own = tokens.into_iter().filter(|token| is_manager || token.owner.as_deref() == principal.person());
     Ok(Json(AccessTokens { tokens: own.map(info).collect() }))
 }
@@ -112,6 +113,7 @@ async fn read_wanted(body: Body, principal: &Principal) -> Result<NewAccessToken
         return Err(invalid("'scopes' is empty; leave it out, or name what the token may do".to_owned()));
     }
     for scope in scopes {
+        // Nobody can give away what they do not have.
         principal.rights().check("a token with that scope", *scope)?;
     }
     Ok(wanted)

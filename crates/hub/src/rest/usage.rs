@@ -15,6 +15,7 @@ const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 /// No clock is further from UTC.
 const OFFSET_MINUTES_MAX: i64 = 14 * 60;
+/// The date at the beginning of an ISO 8601 time.
 const DAY_CHARS: usize = 10;
 
 #[derive(Deserialize)]
@@ -74,6 +75,7 @@ fn read(wanted: UsageParameters) -> Result<UsageQuery, CodedError> {
 /// A time in Unix milliseconds, and whether it is the beginning of a day that was named.
 fn moment(field: &str, text: Option<&str>, day_offset_ms: i64) -> Result<Option<(i64, bool)>, CodedError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    // A day contains dashes, so it is never read as a number.
     if let Ok(at) = text.parse() {
         return Ok(Some((at, false)));
     }

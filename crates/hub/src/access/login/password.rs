@@ -96,6 +96,7 @@ impl Hasher {
         &self,
         work: impl FnOnce() -> Result<T, HashError> + Send + 'static,
     ) -> Result<T, HashError> {
+        // Without a place nobody waits: a flood of logins is refused at once instead of growing a queue.
         let _place = self.places.try_acquire().map_err(|_| HashError::Busy)?;
         let _turn = self.turns.acquire().await.map_err(|_| HashError::Busy)?;
         let done = tokio::task::spawn_blocking(work).await;

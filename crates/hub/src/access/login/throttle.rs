@@ -70,6 +70,8 @@ impl LoginThrottle {
     }
 
     pub(crate) fn note_success(&mut self, attempt: &LoginAttempt, now: i64) {
+        // The address keeps its failures. Otherwise somebody with one good account could try any number of others from
+        // there.
         self.names.0.remove(&attempt.name);
         if self.good.len() >= GOOD_MAX
             && !self.good.contains_key(&attempt.pair)

@@ -54,6 +54,8 @@ pub(crate) async fn login(
             failed(ErrorCode::StoreUnavailable, &error)
         }
     };
+    // The code was taken first, so that two requests cannot both use it; a failure of ours must not cost the person the
+    // link.
     hub.config.login_codes.give_back(&text, code);
     response
 }

@@ -57,6 +57,7 @@ async fn add(State(server): State<Server>, Manager(principal): Manager, body: Bo
     };
     let taken =
         "A host or a runner has this name; take another one, or remove that one first ('qd hosts remove')";
+    // Hosts and runners share their names: both own sessions under `runner_id`.
     if server.hub.runner(&host_id).is_some() {
         return Err(ErrorCode::AlreadyExists.with(taken).into());
     }

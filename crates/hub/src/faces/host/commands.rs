@@ -38,6 +38,7 @@ struct CommandType<'a> {
     kind: std::borrow::Cow<'a, str>,
 }
 
+/// The one field of a cancel that matters here: the id of the command that is taken back.
 #[derive(Deserialize)]
 struct CancelledCommand {
     target: String,
@@ -118,6 +119,8 @@ impl HostAdapter {
         let run_id =
             head.session_id.as_deref().filter(|id| *id != qd_wire::SYSTEM_SESSION).map(str::to_owned);
         let asker = LinkCommand { id, cmd: head.cmd.as_deref().unwrap_or_default().to_owned(), run_id };
+        // The host keeps its copy of a deleted run, since the document has no word for deleting. `EventGate::Deleted`
+        // drops what it still sends.
         if asker.id.starts_with(DELETION_ID) {
             return Vec::new();
         }
@@ -125,6 +128,7 @@ impl HostAdapter {
         if class == CommandClass::Cancel {
             return self.cancel(text);
         }
+        // Refused and not ignored: a client that sends a condition relies on it.
         let has_conditions =
             head.if_session_version.is_some() || head.depends_on.is_some_and(|list| !list.is_empty());
         if has_conditions {
@@ -244,6 +248,7 @@ impl HostAdapter {
         self.hub.tasks.spawn(async move { hub.faces.unrecorded(&hub, &entry, &line).await });
     }
 
+    /// The answer comes with the host's record of the input, because the document does not confirm inputs otherwise.
     fn input(
         &self,
         asker: &LinkCommand,
@@ -251,6 +256,7 @@ impl HostAdapter {
         input_id: String,
         data: Value,
     ) -> Result<Vec<u8>, CodedError> {
+        // Held while it is sent: the host's record may come at once, and must find the input that waits for it.
         let mut state = self.state.lock();
         if state.inputs.is_full() {
             let error =
@@ -288,12 +294,14 @@ impl HostAdapter {
         let is_gated = qd_wire::run_protocol::spec(kind).is_some_and(|row| row.gated);
         let limit =
             spec(&asker.cmd).and_then(|row| row.timeout_ms).and_then(|limit| i64::try_from(limit).ok());
+        // Where the table has no limit, a gated call waits as long as a person needs to decide.
         let deadline = limit.or((!is_gated).then_some(CALL_MS)).map(|limit| now_ms() + limit);
         self.out.send(kind, asker.run_id.as_deref(), data)?;
         state.calls.insert(request_id, HostCall { asker: asker.clone(), kind, deadline });
         Ok(Vec::new())
     }
 
+    /// Noted before the host is asked. If the answer comes late, the same key still finds the run it started.
     fn note_start(&self, text: &str, request_id: &str) {
         let Ok(head) = serde_json::from_str::<CommandHead<'_>>(text) else { return };
         let Some(key) = head.idempotency_key else { return };
@@ -349,6 +357,8 @@ impl HostAdapter {
         let state = self.state.lock();
         let book =
             state.runs.get(run_id).and_then(|run| run.book.as_ref()).ok_or_else(|| not_found(run_id))?;
+        // Events may have come while the screen was made. A cursor that they have reached needs the records after it,
+        // and no screen.
         let screen = Some(screen).filter(|_| after.is_none_or(|after| after > book.seq));
         Ok(serde_json::to_value(book.attach(run_id, &self.host_id, screen)).unwrap_or_default())
     }
@@ -362,6 +372,7 @@ impl HostAdapter {
         book.seq = book.seq.max(committed);
         let mut state = self.state.lock();
         let run = state.runs.get_mut(run_id).ok_or_else(|| not_found(run_id))?;
+        // Another command may have read the same book meanwhile; the first one stays, since events are applied to it.
         Ok(run.book.get_or_insert(book).size())
     }
 
@@ -408,6 +419,7 @@ impl HostAdapter {
             {
                 return self.response(&asker, Err(&error));
             }
+            // Closed before the store is asked, so that events which come meanwhile do not create the run again.
             run.gate = EventGate::Deleted;
         }
         let adapter = Arc::clone(self);

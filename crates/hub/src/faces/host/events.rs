@@ -43,6 +43,7 @@ impl HostAdapter {
                 },
                 () = sleep(self.next_hole()) => self.give_up_holes(),
             };
+            // What has arrived already goes along, so that a burst costs the hub one wake-up.
             while block.len() < BLOCK_BYTES
                 && let Some(message) = host.try_recv()
             {
@@ -54,6 +55,7 @@ impl HostAdapter {
         }
     }
 
+    /// How long until the oldest missing event is given up.
     fn next_hole(&self) -> Duration {
         let state = self.state.lock();
         let due = state.holes.iter().filter_map(|run_id| state.runs.get(run_id)?.arrivals.due()).min();
@@ -131,6 +133,7 @@ impl HostAdapter {
         let now = now_ms();
         let bytes = HELD_OVERHEAD_BYTES + data.to_string().len();
         let mut state = self.state.lock();
+        // Before the body is translated: events of runs that are not taken cost as little as possible.
         if !self.is_open(&mut state, &run_id, seq) {
             return Vec::new();
         }
@@ -139,6 +142,7 @@ impl HostAdapter {
         let Some(run) = state.runs.get_mut(&run_id) else { return Vec::new() };
         let (before, mut arrived) = (run.arrivals.held_bytes(), Vec::new());
         let taken = run.arrivals.take(now, seq, held, bytes, &mut arrived);
+        // The bound is for all runs together; the run that grows gives up its hole, the others are not punished for it.
         if state_is_full(state.held_bytes, before, bytes)
             && let Some(run) = state.runs.get_mut(&run_id)
         {
@@ -152,6 +156,7 @@ impl HostAdapter {
                     self.out.error(Some(&kind), Some(&run_id), &CodedError::invalid(problem));
                 }
             }
+            // The host sends again because it has not seen the ack, so it gets another.
             Err(RefusedEvent::Repeated) => self.out.acks(|acks, now| acks.repeated(now, &run_id, seq)),
             Err(RefusedEvent::TooFar { expected }) => {
                 tracing::warn!(host = %self.host_id, run_id, seq, expected, "a run's numbers jump too far");
@@ -219,6 +224,7 @@ impl HostAdapter {
                     (seq, HeldEvent { ts: now_ms(), event: event::lost(seq) })
                 }
             };
+            // Compares the open questions before and after: an input or an exit answers a question without naming it.
             let settled = run.book.as_mut().map(|book| {
                 let asked = |question: &InputRequest| {
                     let id = question.request_id();
@@ -320,6 +326,7 @@ impl HostAdapter {
             let result = data.result.clone().unwrap_or_default();
             start.run_id = answer::started_run(envelope.run_id.as_deref(), &result).filter(|_| data.ok);
         }
+        // Its time was over, or it was cancelled.
         let Some(HostCall { asker, kind, .. }) = state.calls.remove(&data.request_id) else {
             tracing::debug!(host = %self.host_id, request_id = data.request_id, "an answer nobody waits for");
             return Vec::new();

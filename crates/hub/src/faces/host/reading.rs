@@ -80,6 +80,7 @@ impl HostAdapter {
             }
             screen.snapshot(seq)
         };
+        // Drawing a megabyte of output takes long enough to hold up other connections.
         tokio::task::spawn_blocking(draw)
             .await
             .map_err(|error| ErrorCode::Internal.with(format!("The screen cannot be drawn: {error}")))

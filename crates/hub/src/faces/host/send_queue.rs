@@ -75,6 +75,7 @@ impl HostSendQueue {
         let message =
             serde_json::to_vec(&envelope).map_err(|error| ErrorCode::Internal.with(error.to_string()))?;
         let mut state = self.state.lock();
+        // An empty queue takes a message of any size; otherwise a very long input could never be sent.
         if state.bytes > 0 && state.bytes + message.len() > bytes_max {
             let error = format!("Host {} does not take messages fast enough; try again later", self.host_id);
             return Err(ErrorCode::Busy.with(error));
@@ -103,6 +104,7 @@ impl HostSendQueue {
                 continue;
             }
             tokio::select! {
+                // A notification that came before this line is kept by `Notify`, so none is missed.
                 () = self.filled.notified() => {}
                 () = sleep(wait) => {}
                 () = socket.closed() => return,

@@ -1,3 +1,5 @@
+//! Counters of the pi-server face. Nothing decides by them; `get_metrics` shows them.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the face counts for `get_metrics`, beside what the machine of admission counts itself.

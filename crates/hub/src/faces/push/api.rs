@@ -27,7 +27,9 @@ use crate::rest::rest;
 use crate::server::Server;
 use crate::server::router::no_randomness;
 
+/// Random bytes of a subscription's id. It is no secret, only unlikely to collide.
 const ID_BYTES: usize = 12;
+/// A label is one line in a list of devices.
 const LABEL_CHARS_MAX: usize = 200;
 const NO_SUBSCRIPTION: &str = "You have no such subscription; see GET /api/push";
 const NO_KEY: &str = "This hub sends no pushes: it has no key for them. 'qd up' makes one when it starts";
@@ -69,6 +71,7 @@ async fn subscribe(
     }
     let row = read_new(hub, &principal, &headers, body).await?;
     let row = hub.store.put_push_subscription(row).await?;
+    // Before the answer, so that a question asked right after it is pushed.
     hub.faces.push.note_subscriber();
     hub.note_change("push", &principal, format!("pushes to {}", row.label)).await;
     Ok((StatusCode::CREATED, Json(info(row))).into_response())
@@ -88,12 +91,14 @@ async fn read_new(
     let new: NewPushSubscription =
         read_json(body, |error| format!("The body is no subscription: {error}")).await?;
     let decode = |name: &str, text: &str| {
+        // Browsers send base64url without padding, but some libraries add it.
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
         bytes.map_err(|_| CodedError::invalid(format!("'keys.{name}' is not base64url")))
     };
     let (p256dh, auth) = (decode("p256dh", &new.keys.p256dh)?, decode("auth", &new.keys.auth)?);
     check_subscription(&hub.config.faces.push, &new.endpoint, &p256dh, &auth)?;
     let label = new.label.filter(|label| !label.trim().is_empty()).unwrap_or_else(|| login::label(headers));
+    // With the login the subscription ends too: who logs out of a device gets no more notifications there.
     let login_hash = match &principal.access {
         Access::Login(hash) => Some(hash.to_vec()),
         Access::OwnerToken | Access::Token(_) => None,
@@ -127,6 +132,7 @@ async fn change(
         content: wanted.content,
     };
     let store = &server.hub.store;
+    // The store matches principal and id together, so nobody changes a subscription of somebody else.
     store.change_push_subscription(&principal.name, &subscription_id, change).await?;
     let rows = store.push_subscriptions_of(&principal.name).await?;
     let row = rows.into_iter().find(|row| row.subscription_id == subscription_id);
@@ -232,6 +238,7 @@ fn info(row: PushRow) -> PushSubscriptionInfo {
     }
 }
 
+/// In the order of `PushTopic::ALL` and without repetitions, whatever the browser sent.
 fn words(topics: &[PushTopic]) -> String {
     let wanted = PushTopic::ALL.into_iter().filter(|topic| topics.contains(topic));
     wanted.map(PushTopic::as_str).collect::<Vec<_>>().join(" ")

@@ -27,6 +27,7 @@ use crate::hub::Hub;
 const TASKS_MAX: usize = 1024;
 /// Requests under way at a time; those of one subscription come one after the other.
 const LANES: usize = 16;
+/// Enough for a short outage of a push service; after a longer one the notification is old news.
 const ATTEMPTS_MAX: u32 = 4;
 const RETRY_FACTOR: u32 = 4;
 const RETRY_MAX: Duration = Duration::from_secs(120);
@@ -34,6 +35,7 @@ const RETRY_MAX: Duration = Duration::from_secs(120);
 const KEEP_QUESTION: Duration = Duration::from_secs(24 * 3600);
 const KEEP_END: Duration = Duration::from_secs(12 * 3600);
 const KEEP_TEST: Duration = Duration::from_secs(60);
+/// The token alone permits an answer, so it must not be guessable.
 const TOKEN_BYTES: usize = 32;
 /// Agents may call their questions anything; a longer name is not in a push.
 const REQUEST_ID_BYTES_MAX: usize = 256;
@@ -102,6 +104,8 @@ pub(crate) async fn deliver_pushes(hub: &Arc<Hub>) {
 
 /// Whether anybody wants pushes.
 pub(crate) async fn count_subscribers(hub: &Hub) {
+    // Read before the store is asked: whoever subscribes in between changes the count, and the empty list is not
+    // believed.
     let subscribed = *hub.faces.push.subscribed.lock();
     match hub.store.push_subscriptions(alive_after(hub)).await {
         Ok(rows) if rows.is_empty() => hub.faces.push.note_no_subscribers(subscribed),
@@ -211,6 +215,8 @@ fn queue_question(
         let (principal, subscription_id) = (row.principal.clone(), row.subscription_id.clone());
         (hash(token), AnswerTicket { key: key.clone(), principal, subscription_id })
     });
+    // Noted before it is sent. If the question is answered meanwhile, the browser is among those whose notification is
+    // removed.
     if !hub.faces.push.questions.note_notified(key, &row.subscription_id, ticket) {
         return;
     }
@@ -300,6 +306,8 @@ async fn send(hub: &Hub, delivery: PushDelivery) {
     let mut pause = hub.config.faces.push.retry_first;
     for number in 1..=ATTEMPTS_MAX {
         let tried = {
+            // The lane keeps the order of one browser's messages: a removal must not arrive before the notification it
+            // removes.
             let _lane = hub.faces.push.lanes.of(id).lock().await;
             let is_stale = |key: &QuestionKey| hub.faces.push.questions.get(key, now_ms()).is_none();
             if delivery.question.as_ref().is_some_and(is_stale) {
@@ -389,6 +397,7 @@ async fn attempt(hub: &Hub, delivery: &PushDelivery) -> DeliveryAttempt {
     else {
         return DeliveryAttempt::Refused("The message cannot be encrypted for this browser".to_owned());
     };
+    // A hash, because the push service sees the topic and must not learn the names of sessions from it.
     let mut topic = URL_SAFE_NO_PAD.encode(hash(&message.tag));
     topic.truncate(TOPIC_CHARS);
     let urgency = match message.kind {
@@ -406,6 +415,7 @@ async fn attempt(hub: &Hub, delivery: &PushDelivery) -> DeliveryAttempt {
     match endpoint.post(&headers, &body).await {
         Ok(answer) => match answer.status {
             200..=299 => DeliveryAttempt::Sent,
+            // The push service has forgotten the subscription; sending again would fail for ever.
             404 | 410 => DeliveryAttempt::Gone,
             429 | 500..=599 => {
                 let reason = format!("The push service answered {}", answer.status);

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 const URL_BYTES_MAX: usize = 2048;
 /// How long a push service may take to say that it has a message.
 const POST_TIMEOUT: Duration = Duration::from_secs(10);
+/// More than any push service sends; the hub reads what a stranger's server answers.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Interim answers (1xx) before the real one.
 const INTERIM_ANSWERS_MAX: usize = 4;
@@ -79,10 +80,13 @@ impl PushEndpoint {
             "http" if allows_loopback && url.is_loopback() => {}
             _ => return Err(EndpointError::NotTls),
         }
+        // The address comes from a client, so without this anybody with a login could make the hub call services of its
+        // own network. Names are not resolved here; behind a name, TLS has to show a certificate the system trusts.
         if !allows_loopback && is_private(url.host()) {
             return Err(EndpointError::Private);
         }
         let authority = authority.as_str().to_ascii_lowercase();
+        // A proof names the origin as browsers write it, without the default port.
         let default_port = if url.is_tls() { ":443" } else { ":80" };
         let authority = authority.strip_suffix(default_port).unwrap_or(&authority).to_owned();
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
@@ -180,6 +184,7 @@ async fn read_answer(stream: &mut BoxedStream) -> Result<PushServiceAnswer, Post
 
 /// The answer once its head is whole.
 fn parse_answer(mut bytes: &[u8]) -> Result<Option<PushServiceAnswer>, PostError> {
+    // The whole head is parsed again whenever more has come. It is short, and that needs no state between reads.
     for _ in 0..=INTERIM_ANSWERS_MAX {
         let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
         let head = String::from_utf8_lossy(&bytes[..end]);

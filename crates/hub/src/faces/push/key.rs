@@ -56,6 +56,7 @@ impl PushKey {
         match fs::read(path) {
             Ok(pem) => {
                 let mode = fs::Permissions::from_mode(SECRET_MODE);
+                // A backup that was put back may be readable by others.
                 fs::set_permissions(path, mode).map_err(|error| failed(error.to_string()))?;
                 let key =
                     PrivatePkcs8KeyDer::from_pem_slice(&pem).map_err(|error| failed(error.to_string()))?;

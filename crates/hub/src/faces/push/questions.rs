@@ -15,6 +15,7 @@ use crate::access::authenticate::{Hash, hash};
 
 /// Questions that are kept at a time. Beyond, new ones are not told of: nobody can answer so many.
 const QUESTIONS_MAX: usize = 4096;
+/// 120 bits: questions with the same tag would replace each other's notification.
 const TAG_BYTES: usize = 15;
 
 /// Which question: its session and its own id.
@@ -116,6 +117,7 @@ impl OpenQuestions {
         let key = key_of(session_id, request_id);
         let mut state = self.0.lock();
         let question = state.open.remove(&key)?;
+        // Under the same lock, so that no token outlives its question.
         state.tickets.retain(|_, ticket| ticket.key != key);
         Some((key, question))
     }

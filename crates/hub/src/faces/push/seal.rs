@@ -36,9 +36,11 @@ pub(super) fn seal(reader: MessageRecipient<'_>, text: &[u8]) -> Option<Vec<u8>>
     let random = SystemRandom::new();
     let mut salt = [0; SALT_BYTES];
     random.fill(&mut salt).ok()?;
+    // A new key pair and salt for each message: key and nonce are derived from them, and a nonce must not repeat.
     let own = EphemeralPrivateKey::generate(&ECDH_P256, &random).ok()?;
     let own_public = own.compute_public_key().ok()?;
     let theirs = UnparsedPublicKey::new(&ECDH_P256, reader.p256dh);
+    // The mark of the end counts too, and no message may exceed one record.
     let padded = (text.len() + 1).next_multiple_of(PADDED_BYTES).min(TEXT_BYTES_MAX + 1);
     let mut padding = vec![0; padded - text.len()];
     padding[0] = LAST;

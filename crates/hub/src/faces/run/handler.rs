@@ -1,3 +1,6 @@
+//! One app's connection in the run protocol: subscriptions, commands, and pages of the log for an app that is behind.
+//! Translating is the work of `core/view/run`; here is only what needs a connection, the hub or the store.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -170,7 +173,10 @@ impl AppHandler {
             }
             return;
         }
+        // The app stays where it is and reads the same page again later; a store that is busy is no reason to skip
+        // events.
         self.is_pausing = true;
+        // Weak, so that a connection that ends meanwhile is not kept in memory by its own timer.
         let mailbox = Arc::downgrade(context.mailbox);
         tokio::spawn(async move {
             tokio::time::sleep(RETRY).await;
@@ -234,6 +240,8 @@ impl Drop for AppHandler {
 }
 
 impl AppCalls {
+    /// Taken before the command is sent: its answer may come on another thread before `send_ready` returns, and then
+    /// finds the ticket to end.
     fn begin_call(&self) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
@@ -341,6 +349,7 @@ fn send(
         })
     };
     let number = command::send_ready(hub, &calls.asker, ready, on_answer);
+    // A ticket that is gone was answered already; noting its number would leave it open for ever.
     if let Some(place) = calls.state.lock().open.get_mut(&ticket) {
         *place = number.filter(|_| !is_gated);
     }
@@ -370,6 +379,8 @@ fn on_answer(
     let error = answered.reason();
     let error = if answered.link_lost { error.code.with(HOST_LOST) } else { error };
     let refused = text_of_refusal(command, error);
+    // A question that is no yes or no cannot be denied, only left unanswered. If that fails too, the app is told why
+    // the denial failed.
     let other = command.otherwise.clone().and_then(|other| canonical(hub, command, other).ok());
     let Some(other) = other else { return finish(calls, Some(refused)) };
     let last = Arc::clone(calls);

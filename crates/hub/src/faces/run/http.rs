@@ -48,6 +48,7 @@ pub(super) fn routes() -> Router<Server> {
         .route("/ws/app", any(app))
         .route("/health", get(health))
         .route("/runs", get(runs))
+        // The document calls the same things runs and sessions.
         .route("/sessions", get(runs))
         .route("/sessions/recent", get(recent))
         .route("/sessions/{session_id}", get(session))
@@ -73,6 +74,7 @@ async fn allowed(
     let principal = check_known(hub, uri, headers).await.map_err(|refusal| match refusal {
         Refusal::NotLoggedIn if !has_token(uri, headers) => plain(
             StatusCode::UNAUTHORIZED,
+            // A WebSocket may carry its token in the query, so its sentence does not ask for a bearer.
             if uri.path() == "/ws/app" { "missing token" } else { "missing bearer token" },
         ),
         Refusal::NotLoggedIn => plain(StatusCode::UNAUTHORIZED, "invalid token"),
@@ -203,6 +205,7 @@ async fn input(
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Response> {
+    // Permission before the body: a stranger does not make the hub read megabytes.
     let principal = allowed(&hub, &uri, &headers, Permission::Operate).await?;
     let body = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await;
     let body = body.map_err(|_| plain(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"))?;

@@ -32,6 +32,8 @@ pub(super) async fn run(hub: &Hub, session_id: &str) -> Result<Option<Value>, St
     }
 }
 
+/// A stored session in the document's form. What is happening now comes from the hub's memory, since the row is only as
+/// new as the last commit.
 async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
     let entry = hub.session(&row.session_id);
     let (run, questions) = match &entry {
@@ -40,6 +42,7 @@ async fn shown(hub: &Hub, row: HubSession) -> Result<Value, StoreError> {
     };
     let is_closed = entry.as_ref().map_or(row.closed, |entry| entry.status() == SessionStatus::Closed);
     let is_idle = entry.as_ref().is_some_and(|entry| entry.status() == SessionStatus::Idle);
+    // An exited program reads no answer, so its questions are over with it.
     let pending = questions.first().filter(|_| !is_closed).map(|request| requested(request).0);
     let status = match &pending {
         _ if is_closed => "exited",
@@ -94,6 +97,7 @@ pub(super) async fn log_tail(path: &Path, lines: usize, max_bytes: u64) -> std::
     file.seek(SeekFrom::Start(start)).await?;
     let mut bytes = Vec::new();
     file.take(max_bytes).read_to_end(&mut bytes).await?;
+    // The seek may land within a character.
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let ends: Vec<usize> = text.trim_end_matches('\n').match_indices('\n').map(|(at, _)| at + 1).collect();
     let from = ends.len().checked_sub(lines).map_or(0, |skipped| ends[skipped]);

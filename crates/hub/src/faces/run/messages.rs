@@ -63,6 +63,7 @@ pub(super) async fn page(
             let before = query.before_seq.or(by_id).unwrap_or(u64::MAX);
             let mut page = reading.backwards(before).await?;
             if let Some(before_id) = query.before_id {
+                // A record can have several messages, and the id may lie between them.
                 page.messages.retain(|message| message.id < before_id);
             }
             Ok(page)
@@ -90,6 +91,8 @@ impl MessagesReader<'_> {
                 return Ok(MessagesPage { messages: found, next_seq: None });
             }
             for (number, messages, size) in shown {
+                // A page ends between records, because a cursor names a record. One record may therefore exceed the
+                // limit alone.
                 if !found.is_empty() && found.len() + messages.len() > self.limit {
                     break 'pages;
                 }
@@ -108,6 +111,7 @@ impl MessagesReader<'_> {
         let first = before;
         let (mut pages, mut count, mut bytes) = (Vec::new(), 0, 0);
         'pages: while before > 1 && first - before < SCANNED_MAX {
+            // The store reads forwards only, so a small window is read and turned round.
             let after = before.saturating_sub(WINDOW + 1);
             let mut window = Vec::new();
             let mut seq = after;
@@ -127,6 +131,7 @@ impl MessagesReader<'_> {
                     break 'pages;
                 }
             }
+            // Also past a window with nothing to show, or the loop would read it again.
             before = before.min(after + 1);
         }
         let messages = pages.into_iter().rev().flatten().collect();

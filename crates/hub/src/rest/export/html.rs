@@ -76,6 +76,7 @@ fn part(out: &mut String, part: &Part, is_error: bool) {
     let part = match part {
         Part::Known(part) => part,
         Part::Other(other) => {
+            // A part that this version does not know is shown as it is, because an export must not lose anything.
             let text = serde_json::to_string_pretty(other).unwrap_or_default();
             return folded(out, &other.kind, &text, false);
         }
@@ -136,11 +137,13 @@ fn prose(out: &mut String, text: &str) {
         let fence = line.trim_start();
         let ticks = fence.len() - fence.trim_start_matches('`').len();
         match &mut code {
+            // Backticks later in the same line make it inline code, which opens no block.
             None if ticks >= 3 && !fence[ticks..].contains('`') => {
                 paragraph(out, &plain);
                 plain.clear();
                 code = Some((String::new(), ticks));
             }
+            // Only a fence at least as long as the one that opened the block closes it, as in Markdown.
             Some((kept, opened)) if ticks >= *opened && fence.trim_end().len() == ticks => {
                 block(out, kept);
                 code = None;

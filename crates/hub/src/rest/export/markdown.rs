@@ -34,6 +34,7 @@ fn part(out: &mut String, part: &Part, is_error: bool) {
     let part = match part {
         Part::Known(part) => part,
         Part::Other(other) => {
+            // A part that this version does not know is shown as it is, because an export must not lose anything.
             let text = serde_json::to_string_pretty(other).unwrap_or_default();
             return fenced(out, &other.kind, &text);
         }
@@ -89,10 +90,12 @@ fn fenced(out: &mut String, heading: &str, text: &str) {
     let _ = writeln!(out, "\n{fence}");
 }
 
+/// Control characters go: a terminal that prints the file must not obey escape sequences of an agent.
 fn push_text(out: &mut String, text: &str) {
     out.extend(text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')));
 }
 
+/// Headings and list items end at a line break, so text that somebody else chose is joined before it goes into one.
 fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().filter(|letter| !letter.is_control()).collect()

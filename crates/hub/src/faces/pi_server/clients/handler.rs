@@ -1,3 +1,6 @@
+//! One client's connection in the pi-server protocol: from a frame to a submission. What becomes of it is decided by
+//! `core/view/pi_server/admission` and done in `commands`.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -58,6 +61,7 @@ impl ConnectionHandler for PiHandler {
     fn greet(&mut self, context: &mut HandlerContext<'_>) {
         let server = &context.hub.faces.pi_server;
         context.send_queue.push(server.ready.clone());
+        // After the greeting is queued, so that no lifecycle message of a command comes before `server_ready`.
         server.pending.lock().add_client(Arc::clone(&self.client));
     }
 
@@ -171,6 +175,7 @@ impl PiServer {
         let heading = request.envelope.id.as_deref().map(|id| CommandHeading::new(&request, id));
         let mut submission = self.submission(client, &request, session_id.as_deref());
         let mut pending = self.pending.lock();
+        // With the lock held. Whoever stops or revokes takes the same lock, so no command slips in after that.
         if pending.is_stopping() || client.is_revoked() {
             drop(pending);
             return refuse(&match client.is_revoked() {
@@ -244,6 +249,8 @@ impl PiServer {
         if !client.take_behind() {
             return;
         }
+        // Lifecycle messages are written with this lock held, so the notice of what was missed comes before what is
+        // new.
         let pending = self.pending.lock();
         client.send_missed();
         drop(pending);

@@ -33,6 +33,7 @@ impl NativeFrameWriter {
     /// Takes the event out of a line's tail. False when there is none. A runner of our own process writes it last in
     /// the line; what stands where in the line of another is read.
     fn push(&mut self, session_id: &str, tail: &str, is_local: bool) -> bool {
+        // Cutting is safe only for lines we wrote ourselves: another machine could add fields after the event.
         let native = if is_local { cut(tail).map(Cow::Borrowed) } else { None };
         let Some(native) = native.or_else(|| read(tail)) else { return false };
         if self.start.is_empty() {

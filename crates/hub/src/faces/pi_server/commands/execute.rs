@@ -187,6 +187,7 @@ pub(crate) fn outcome(job: &CommandJob, answer: CommandAnswer) -> PiServerOutcom
     match view::data(&job.request, answer.data.as_deref()) {
         Ok(data) => {
             let is_of_session = job.request.spec.target == Target::Session;
+            // The document gives versions only to commands about a session.
             success(data, answer.session_version.filter(|_| is_of_session))
         }
         Err(error) => failure(error.into()),

@@ -15,6 +15,7 @@ use crate::hub::Hub;
 use crate::sessions::reads::unreadable;
 
 const LIMIT_DEFAULT: u64 = 100;
+/// The whole answer is one message, so its rows are bounded.
 const LIMIT_MAX: u64 = 500;
 /// The shape of the rows; told to clients that ask.
 const SCHEMA_VERSION: u64 = 1;
@@ -25,6 +26,7 @@ pub(crate) fn recovery(hub: &Arc<Hub>, job: &CommandJob) {
     let data = StartupRecovery {
         enabled: true,
         initialized: true,
+        // A hub that could not read its journal does not start, so whoever can ask finds it ready.
         init_state: "ready".to_owned(),
         initialization_error: None,
         journal_path: "hub.db".to_owned(),

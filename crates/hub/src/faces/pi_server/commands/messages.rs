@@ -34,6 +34,7 @@ pub(crate) fn messages(hub: &Arc<Hub>, job: CommandJob) {
         // Copies have no version that could be compared.
         let is_conditional = job.request.envelope.if_session_version.is_some();
         let is_away = !answered.success && !is_conditional && hub.is_away(&entry.runner_id);
+        // A harness other than pi has no messages in the document's form; they are made from the hub's copies then.
         if (answered.success && !has_native) || is_away {
             return from_copies(hub, job, answered.session_version);
         }
@@ -66,6 +67,7 @@ async fn copies(hub: &Hub, session_id: &str) -> Result<Vec<Message>, StoreError>
     let mut before = None;
     loop {
         let page = hub.store.messages_page(session_id, before, MESSAGE_PAGE_ROWS_MAX).await?;
+        // The store counts pages from the end, so the last page read is the first of the conversation.
         before = page.first_idx.filter(|first| *first > 0);
         pages.push(page.messages);
         if before.is_none() {

@@ -42,9 +42,12 @@ pub(crate) fn create(hub: &Arc<Hub>, job: CommandJob) {
     };
     let under_way = {
         let mut pending = hub.faces.pi_server.pending.lock();
+        // Counted in the same lock that lists those under way, so that two creates cannot both take the last place.
         pending.begin_session_change(job.token);
         pending.under_way()
     };
+    // A restart interrupted it. The runner knows whether it was done, by its key; checks against today's state could
+    // refuse what has succeeded.
     if job.is_taken_up_again {
         return create_now(hub, job, None);
     }
