@@ -64,6 +64,8 @@ fn parse_error(error: &clap::Error) -> ExitCode {
 
 fn run(cli: Cli, environment: &Environment, output: &Output) -> Result<()> {
     let Cli { command, config, common, local, .. } = cli;
+    // A closure, because each command brings its own flags and some need no settings: `qd completions` works with a
+    // broken file.
     let settings = |flags: Flags| -> Result<Settings> {
         let mut settings = settings::load(environment, config.as_deref(), Flags { common, ..flags })?;
         settings.local = local;

@@ -26,6 +26,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
         return Err(Error::new(ErrorKind::InvalidInput, "no file is named"));
     };
     let temporary = directory.join(format!(".{}.new", name.to_string_lossy()));
+    // A file that a crash left behind may have another mode, and `create_new` refuses to reuse it.
     match std::fs::remove_file(&temporary) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -35,6 +36,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
+    // The rename is in the directory, which has to reach the disk as well.
     File::open(directory)?.sync_all()
 }
 

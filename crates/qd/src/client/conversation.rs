@@ -43,9 +43,9 @@ pub(crate) struct FollowOptions {
     /// Ends when the turn of the first prompt ends.
     pub(crate) one_turn: bool,
     pub(crate) quiet: bool,
-    /// StdinLines a person types, or a pipe delivers.
+    /// Lines that a person types, or a pipe delivers.
     pub(crate) lines: Option<StdinLines>,
-    /// StdinLines are typed by a person, who can be asked.
+    /// The lines are typed by a person, who can be asked.
     pub(crate) interactive: bool,
 }
 
@@ -129,6 +129,7 @@ impl<'a> Conversation<'a> {
         let params = PromptParams {
             message,
             images: None,
+            // The agent may begin to work between typing and sending; without this the prompt would be refused then.
             streaming_behavior: Some(StreamingBehavior::Steer),
             client_id: Some(key.clone()),
         };
@@ -171,6 +172,7 @@ impl<'a> Conversation<'a> {
     }
 
     async fn wake(&mut self) -> Result<ConversationWake> {
+        // A pipe that has ended is ready for ever and would keep this loop spinning.
         let lines = self.options.lines.as_mut().filter(|_| !self.input_ended);
         tokio::select! {
             // A fast stream must not keep a person from being heard.
@@ -305,6 +307,7 @@ impl<'a> Conversation<'a> {
     fn take_finished(&mut self, (purpose, request, result): FinishedCall) -> Result<()> {
         let response = match result {
             Ok(response) => response,
+            // A prompt has a key, so it can be sent again. An abort or an answer may mean something else by then.
             Err(CallError::Closed(_)) if purpose == CallPurpose::Prompt => {
                 self.unanswered.push((purpose, request));
                 return Ok(());
@@ -399,6 +402,7 @@ impl<'a> Conversation<'a> {
 
     fn interrupt(&mut self) {
         self.renderer.end_line();
+        // The second Ctrl-C leaves, so that an agent that does not obey cannot hold the terminal.
         if !self.busy || self.abort_asked {
             self.ending = Some(ConversationEnd::Detached);
             return;

@@ -190,6 +190,7 @@ pub(crate) fn refusal_of(request: &InputRequest) -> InputResponseParams {
 
 /// An option by its text, its number, or a unique beginning of its text.
 fn choose_option(options: &[String], given: &str) -> Result<String, String> {
+    // The exact text goes first: an option may itself be a number.
     if let Some(option) = options.iter().find(|option| *option == given) {
         return Ok(option.clone());
     }

@@ -84,6 +84,8 @@ pub(crate) async fn follow(
         ending: None,
     };
     let result = view.run().await;
+    // Also after an error: a program that was cut off has left its modes on, and the shell would get mouse reports as
+    // input.
     if raw.is_some() {
         write_terminal(RESET)?;
         if view.is_alternate {
@@ -275,6 +277,7 @@ impl TerminalView<'_> {
     async fn show_until<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
         tokio::pin!(work);
         loop {
+            // The end of the program may arrive while we wait, and its output must not wait for its input.
             let update = tokio::select! {
                 done = &mut work => return Ok(done),
                 update = self.attachment.next() => update?,

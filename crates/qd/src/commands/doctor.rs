@@ -112,6 +112,7 @@ async fn reachable(settings: &Settings) -> Check {
                 format!("version {}, protocol {}", info.server_version, info.protocol_version),
             )
         }
+        // A runner of another machine's hub has no server here, and needs none.
         Err(_) if settings.url.is_none() && connection::is_runner(settings) => {
             Check::ok("server", "elsewhere: this machine is a runner")
         }

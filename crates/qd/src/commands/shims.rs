@@ -33,6 +33,7 @@ fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<()> {
             .hint(format!("name one: qd shims install NAME (known: {})", known.join(", "))));
     }
     std::fs::create_dir_all(directory)?;
+    // The path and not the name: a shim must find this program whatever PATH says later.
     let qd = std::env::current_exe()?;
     for tool in wanted {
         if tool.is_empty()
@@ -45,6 +46,7 @@ fn install(output: &Output, directory: &Path, tools: &[String]) -> Result<()> {
             return Err(CliError::failed(format!("{tool} is not in PATH")).hint("install it first"));
         };
         let path = directory.join(tool);
+        // A directory of the person's own may be named, and their scripts must survive.
         if path.exists() && !is_shim(&path) {
             return Err(CliError::failed(format!(
                 "{} was not created by qd, so it was not changed",

@@ -162,6 +162,7 @@ impl Renderer {
             self.rendered.out.push('\n');
             self.at_line_start = true;
         }
+        // Whatever comes next is not the result of the tool whose line was open.
         self.tools.close_line();
         self.section = Section::Other;
     }
@@ -203,6 +204,7 @@ impl Renderer {
         self.at_line_start = true;
     }
 
+    /// Notes how much of a message was streamed. Deltas may be lost, and the finished message fills in the rest.
     fn count_shown(&mut self, message_id: &str, index: u32, delta: &str) {
         if self.shown_message != message_id {
             self.shown_message = message_id.to_owned();
@@ -263,6 +265,7 @@ impl Renderer {
                     let rest: String = text.chars().skip(seen).collect();
                     self.thinking(&rest);
                 }
+                // A live tool call was shown when it started.
                 KnownPart::ToolCall { tool_call_id, name, input, .. } if past => {
                     self.tool_start(tool_call_id, name, input.as_ref(), None);
                 }

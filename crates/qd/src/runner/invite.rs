@@ -75,6 +75,7 @@ fn reachable(settings: &Settings, url: &str) -> (String, Option<&'static str>) {
     if !host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback()) {
         return as_asked(None);
     }
+    // With a URL in the settings the hub may be on another machine, and this machine's address would be wrong.
     let endpoint = Endpoint::read(&settings.data_dir).filter(|_| settings.url.is_none());
     let listen = endpoint.and_then(|endpoint| endpoint.listen?.parse::<SocketAddr>().ok());
     match listen.filter(|listen| listen.ip().is_unspecified()).and_then(|_| address_of_this_machine()) {
@@ -98,6 +99,7 @@ pub(crate) fn address_of_this_machine() -> Option<IpAddr> {
     ];
     towards.into_iter().find_map(|(from, to)| {
         let socket = UdpSocket::bind((from, 0)).ok()?;
+        // Connecting a UDP socket only chooses a route and a source address.
         socket.connect((to, 9)).ok()?;
         let address = socket.local_addr().ok()?.ip();
         (!address.is_unspecified() && !address.is_loopback()).then_some(address)

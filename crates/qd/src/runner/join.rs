@@ -34,6 +34,7 @@ pub(super) async fn run(
     output: &Output,
     arguments: &JoinArguments,
 ) -> Result<Membership> {
+    // Before the directory is taken: a running runner holds it, and its owner should read that it has joined already.
     refuse_second(&settings.data_dir, arguments.force)?;
     refuse_hub_dir(&settings.data_dir)?;
     let _taken = DataDir::take(&settings.data_dir)?;
@@ -59,11 +60,14 @@ pub(super) async fn run(
             output.note("the hub does not know this machine; it joins as a new one, without its sessions\n");
         }
     }
+    // Before the hub is asked. If this process dies after the hub said yes, the key it accepted is still here and the
+    // join can be repeated.
     before.with_attempt(&membership).write(&settings.data_dir)?;
     let request = request(&code, &membership.runner_id, &membership.key);
     let dial = NotingDial::default();
     match rest.call_by::<Joined>(&dial, Method::Post, JOIN_PATH, Some(&request)).await {
         Ok(Ok(_)) => confirm(settings, output, before.confirmed(), membership),
+        // A clear no: nothing was accepted, so the old state is the true one.
         Ok(Err(refusal)) if refusal.status < SERVER_TROUBLE => {
             before.restore(&settings.data_dir)?;
             Err(refused(refusal, &membership.runner_id))

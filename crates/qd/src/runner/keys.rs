@@ -33,6 +33,7 @@ impl KeyFile {
         let mut changed = membership.clone();
         change(&mut changed);
         changed.write(&self.data_dir).map_err(|error| KeyError::NotStored(error.into()))?;
+        // Only after the disk has it. A key that is in use but not stored would lock the runner out after a crash.
         *membership = changed;
         Ok(())
     }

@@ -17,6 +17,7 @@ const TEXT_CHARACTERS_MAX: usize = 40;
 /// Prints the runners the hub knows.
 pub(super) async fn run(settings: &Settings, output: &Output) -> Result<()> {
     let mut runners = connection::connect(settings, output).await?.runners().await?;
+    // Two calls show the same order, so that a person can compare them.
     runners.sort_by(|left, right| left.runner_id.cmp(&right.runner_id));
     output.list(&runners, "no runners; `qd runner invite` lets one join\n", |runners| {
         text(runners, clock::now_ms(), output.style)

@@ -72,6 +72,7 @@ struct RunnerProcess<'a> {
 
 impl RunnerProcess<'_> {
     async fn serve(&self) -> Result<()> {
+        // First of all: a signal that comes while the runner starts must stop it cleanly too.
         let mut signals = StopSignals::listen()?;
         let stop = CancellationToken::new();
         let runner = self.start(&stop).await?;
@@ -80,6 +81,7 @@ impl RunnerProcess<'_> {
             self.watch(&mut signals, &runner).await;
         }
         stop.cancel();
+        // Also when nobody could be told that the runner is ready: its agents are running and must be ended.
         signals.stop_in_time(runner.join()).await;
         announced
     }
@@ -100,6 +102,7 @@ impl RunnerProcess<'_> {
 
     /// Says what has changed, here and to `qd runner status`.
     fn report_status(&self, changes: &mut LinkChanges, status: &UplinkStatus) {
+        // Written before `line_for`, which replaces what is known.
         if changes.known.as_ref() != Some(status) {
             LinkState::of(status).write(&self.settings.data_dir);
         }

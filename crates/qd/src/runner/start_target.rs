@@ -44,6 +44,7 @@ pub(super) fn start_target(
         url: server_url(server)?.to_string(),
         runner_id: host_id,
         allow_plain: arguments.allow_plain,
+        // A host of the run protocol does not join; the server knows it by its token from the first message on.
         joined: true,
         ..Membership::default()
     };

@@ -19,6 +19,7 @@ pub(super) async fn run(settings: &Settings, output: &Output) -> Result<()> {
     let runner =
         runners.first().ok_or_else(|| CliError::failed("the runner sent no information about itself"))?;
     let sessions = connection.sessions().await?;
+    // A membership that cannot be read is no reason to hide what the runner itself says.
     let hub = Membership::read(&settings.data_dir)
         .ok()
         .flatten()

@@ -2,6 +2,7 @@
 
 use qd_hub::AppFile;
 
+/// Made by `build.rs`. Part of the program, so that an installed `qd` needs no other files.
 pub(crate) static FILES: &[AppFile] = include!(concat!(env!("OUT_DIR"), "/app.rs"));
 
 #[cfg(test)]

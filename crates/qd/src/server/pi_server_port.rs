@@ -16,6 +16,7 @@ pub(super) fn check_open_port(settings: &Settings, address: SocketAddr) -> Resul
     if !settings.pi.insecure_no_auth {
         return Ok(());
     }
+    // Otherwise a person would believe that the option works, and look for the mistake in the client.
     if settings.pi_server_port.is_none() {
         return Err(CliError::usage(
             "insecure_no_auth is for the port of the pi-server protocol, and there is none",

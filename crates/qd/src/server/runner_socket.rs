@@ -31,6 +31,7 @@ pub(crate) struct ChosenSocket {
 pub(crate) fn choose_socket(settings: &Settings) -> Result<Option<ChosenSocket>> {
     let mut problems: Vec<String> = Vec::new();
     for path in &settings.runner_sockets {
+        // Only for the last one. A busy place before it is skipped at once, because there is another.
         if settings.runner_sockets.last() == Some(path) {
             wait_for_dying_runner(path);
         }

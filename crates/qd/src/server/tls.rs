@@ -30,6 +30,7 @@ pub(super) fn is_wanted(settings: &Settings, address: SocketAddr, insecure_bind:
             Err(CliError::usage("--insecure-bind disables encryption, but a certificate is given")
                 .hint("use only one of the two"))
         }
+        // Loopback traffic does not leave this machine, and a self-signed certificate would only make browsers warn.
         Tls::Auto => Ok(has_files || (is_open && !insecure_bind)),
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn run(
     let address = listen_address(&settings.listen)?;
     let encrypts = tls::is_wanted(settings, address, mode.insecure_bind)?;
     pi_server_port::check_open_port(settings, address)?;
+    // Before anything is written or bound: two servers on one directory would damage each other's database.
     let data_dir = DataDir::take(&settings.data_dir)?;
     refuse_runner_dir(settings)?;
     let token = data_dir.owner_token()?;
@@ -121,6 +122,7 @@ impl UpServer<'_> {
         pi_server_url: Option<&str>,
         hub_and_runner: &HubAndRunner,
     ) -> Result<()> {
+        // Before the ready line: a script that has read the line can use the command line at once.
         self.data_dir.write_endpoint(endpoint)?;
         let Endpoint { url, fingerprint, .. } = endpoint;
         if self.mode.ready_json || self.output.json {

@@ -88,6 +88,7 @@ pub(crate) fn load(environment: &Environment, config: Option<&Path>, flags: Flag
 }
 
 fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Result<Settings> {
+    // Kept, because `qd pi-server` may take another directory only if the person has named none.
     let is_data_dir_default = layer.data_dir.is_none();
     let data_dir = data_dir(environment, layer.data_dir.clone(), program)?;
     let max_sessions = layer.max_sessions.unwrap_or(MAX_SESSIONS_DEFAULT);
@@ -198,6 +199,7 @@ fn runner_sockets(
         None if program == Program::PiServer => vec![data_dir.join(SOCKET_NAME)],
         None => {
             let runtime = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from);
+            // The variable may name a directory of a login that is over.
             let runtime = runtime.filter(|path| path.is_absolute() && path.is_dir());
             runtime.into_iter().chain([data_dir.to_path_buf()]).map(|base| base.join(SOCKET_NAME)).collect()
         }
@@ -241,6 +243,7 @@ pub(super) fn bounded(name: &str, value: u64, max: u64) -> Result<u64> {
 
 fn read_file(environment: &Environment, config: Option<&Path>) -> Result<Layer> {
     let named = config.map(Path::to_path_buf).or_else(|| environment.get("QD_CONFIG").map(PathBuf::from));
+    // A file that was named and is missing is a mistake; the default one need not exist.
     let must_exist = named.is_some();
     let default =
         || environment.base_directory("XDG_CONFIG_HOME", ".config").map(|base| base.join("qd/qd.toml"));

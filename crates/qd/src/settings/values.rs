@@ -214,12 +214,14 @@ impl FromStr for Words {
         while let Some(character) = characters.next() {
             match (quote, character) {
                 (Some(open), _) if character == open => quote = None,
+                // As in a shell, a backslash within single quotes is only a backslash.
                 (Some('\''), _) => word.get_or_insert_default().push(character),
                 (_, '\\') => {
                     let escaped = characters.next().ok_or("a backslash at the end escapes nothing")?;
                     word.get_or_insert_default().push(escaped);
                 }
                 (None, '\'' | '"') => {
+                    // The word exists from here on, so that `''` is an empty argument and not none.
                     quote = Some(character);
                     word.get_or_insert_default();
                 }

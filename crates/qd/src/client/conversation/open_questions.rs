@@ -98,6 +98,7 @@ impl OpenQuestions {
         let was_first = self.open.front().is_some_and(|open| open.request_id() == request_id);
         let was_open = self.open.iter().any(|open| open.request_id() == request_id);
         self.open.retain(|open| open.request_id() != request_id);
+        // The person who answered here sees the next question, and is not told of their own answer.
         if self.answered.take_if(|answered| answered == request_id).is_some() {
             return if asking.interactive { self.first_question_text(asking) } else { String::new() };
         }
@@ -140,6 +141,7 @@ impl OpenQuestions {
         let Some(request) = self.open.front() else { return Err(String::new()) };
         let params = match request {
             InputRequest::Interview { questions, .. } if line.trim() != questions::CANCEL_WORD => {
+                // Answers of a form that was overtaken must not fill in the next one.
                 if self.form.request_id != request.request_id() {
                     self.form = FormProgress {
                         request_id: request.request_id().to_owned(),

@@ -71,6 +71,7 @@ pub(crate) fn read_form_answer(question: &InterviewQuestion, line: &str) -> Resu
             _ => Err("please answer y or n".to_owned()),
         },
         "number" => match serde_json::from_str::<Value>(line) {
+            // JSON keeps integers and decimals apart, as the agent's schema may want it.
             Ok(number @ Value::Number(_)) => Ok(Some(number)),
             Ok(_) | Err(_) => Err(format!("'{line}' is not a number")),
         },
@@ -102,6 +103,7 @@ pub(crate) fn read_form_answers(
             None => answers.remove(&question.id),
         };
     }
+    // An answer to a question that does not exist is a typing error, which the agent would never report.
     for id in answers.keys() {
         find(questions, id)?;
     }

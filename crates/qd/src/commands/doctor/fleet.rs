@@ -33,6 +33,7 @@ pub(super) fn membership(settings: &Settings) -> Check {
             let found = format!("'{}' of {}", membership.runner_id, membership.url);
             match mode & 0o077 {
                 0 => Check::ok(NAME, found),
+                // Whoever reads the key can act as this runner, so a key that was readable has to be changed.
                 _ => Check::failed(
                     NAME,
                     format!("{found}; other users may read its key"),
@@ -53,6 +54,7 @@ pub(super) async fn hub(settings: &Settings) -> Option<Check> {
     const NAME: &str = "hub";
     let membership = Membership::read(&settings.data_dir).ok().flatten()?;
     let link = LinkState::read(&settings.data_dir);
+    // Only the running runner learns that it was revoked: `/healthz` answers everybody.
     let revoked = link.filter(|link| link.failure_code == Some(ErrorCode::RunnerRevoked));
     if let Some(reason) = revoked.and_then(|link| link.last_failure) {
         return Some(Check::failed(
@@ -70,6 +72,7 @@ pub(super) async fn hub(settings: &Settings) -> Option<Check> {
         };
     let answer = rest::call(&url, &trust, &TcpDial, Method::Get, "/healthz", None, None).await;
     Some(match answer {
+        // Any answer will do, since only the way to the hub is tested here.
         Ok((_, _)) if !url.is_tls() => Check::ok(NAME, format!("{url} answers, without encryption")),
         Ok((_, _)) if membership.fingerprint.is_some() => {
             Check::ok(NAME, format!("{url} answers, with the certificate that was joined"))

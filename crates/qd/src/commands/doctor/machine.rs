@@ -12,6 +12,7 @@ const DISK_BYTES_MIN: u64 = 50 * 1024 * 1024;
 
 pub(super) fn data_dir(path: &Path) -> Check {
     const NAME: &str = "data directory";
+    // `qd up` creates the directory, so what counts is whether it may.
     let existing = nearest_existing(path);
     let writable = access(&existing, Access::WRITE_OK | Access::EXEC_OK).is_ok();
     match (writable, existing == path) {
@@ -30,6 +31,7 @@ pub(super) fn disk_space(path: &Path) -> Check {
     let Ok(stat) = statvfs(nearest_existing(path)) else {
         return Check::warning(NAME, "cannot be measured", "check with `df`");
     };
+    // `f_bavail` leaves out what is reserved for root, which the server cannot use.
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let found = format!("{} MB free", free / (1024 * 1024));
     let advice = "make room, or move the data directory with --data-dir";
@@ -54,6 +56,7 @@ pub(super) fn containment() -> Check {
     }
 }
 
+/// The directory of this process in cgroup v2, whose line in `/proc/self/cgroup` begins with `0::`.
 fn own_cgroup() -> Option<PathBuf> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -85,10 +85,12 @@ impl ToolBackend {
         let connection = self.live_connection().await?;
         let id = format!("mcp{}", self.next.fetch_add(1, Ordering::Relaxed));
         let mut command = parameters;
+        // Written after the agent's arguments, so that they cannot name another session or another actor.
         command.extend(self.target.clone());
         for (name, value) in [("channel", "agent"), ("cmd", cmd), ("id", &*id), ("actor", "agent")] {
             command.insert(name.to_owned(), json!(value));
         }
+        // Whatever role the token has: an agent's change is asked about.
         command.insert("ask".to_owned(), json!(true));
         let mut answer = connection.expect_answer(&id).ok_or_else(lost_connection)?;
         // Forgets the answer also when the client has gone and this is dropped.
@@ -155,6 +157,7 @@ impl LiveConnection {
     }
 }
 
+/// Removes the expectation when the call ends, however it ends.
 struct ExpectedAnswer<'a> {
     connection: &'a LiveConnection,
     id: &'a str,
@@ -179,6 +182,7 @@ async fn hand_out_answers(mut frames: FrameQueue, waiting: WaitingCalls) {
             let _ = sender.send(response);
         }
     }
+    // Drops the senders too, so every call that waits learns that its answer will not come.
     *lock_calls(&waiting) = None;
 }
 

@@ -16,9 +16,11 @@ pub(super) struct ToolSpec {
     description: &'static str,
     /// The command it is.
     pub(super) cmd: &'static str,
+    /// Told to the MCP client, which may ask a person before it calls a tool that changes something.
     is_read_only: bool,
     /// Name, type, description; those that must be there first.
     properties: &'static [(&'static str, &'static str, &'static str)],
+    /// How many of the properties, from the first on, must be there.
     required: usize,
     pub(super) text: Text,
 }
@@ -149,6 +151,7 @@ impl ToolSpec {
             ("type".to_owned(), json!("object")),
             ("properties".to_owned(), Value::Object(properties)),
             ("required".to_owned(), json!(required)),
+            // A client that checks the schema refuses early what `parameters` would refuse anyway.
             ("additionalProperties".to_owned(), json!(false)),
         ]);
         let annotations = ToolAnnotations::new().read_only(self.is_read_only).destructive(!self.is_read_only);
@@ -239,6 +242,7 @@ fn bash(value: &Value) -> Result<String, String> {
     }
     if data.truncated {
         let bytes = data.stdout_bytes + data.stderr_bytes;
+        // At the front, where the gap is; an agent must not take the rest for everything.
         text.insert_str(0, &format!("[the beginning is left out; {bytes} bytes in all]\n"));
     }
     let end = match (data.timed_out, data.cancelled, data.exit_code, data.signal) {

@@ -24,6 +24,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: LogComman
     }
     let AuditData { entries, .. } = RestClient::of(settings)?.get(&path).await?;
     if output.json {
+        // One line for each entry and not one list, so that `jq` and `grep` can work on it.
         return entries.iter().try_for_each(|entry| output.json_line(entry));
     }
     if entries.is_empty() {

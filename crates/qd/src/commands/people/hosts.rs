@@ -64,6 +64,7 @@ fn row(host: &ForeignHost, now: i64) -> TableRow {
         ago(now, host.last_seen_at),
         harmless(host.address.as_deref().unwrap_or_default()),
     ]);
+    // A host that waits for a person must not be overlooked in a long list.
     row.is_marked = host.state == HostTrust::Pending;
     row
 }

@@ -38,6 +38,7 @@ async fn add(settings: &Settings, output: &Output, new: NewToken) -> Result<()> 
     if output.json {
         return output.json_line(&added);
     }
+    // The sentence goes to stderr and the token alone to stdout, so that a script can capture it.
     output.note(&harmless(&format!(
         "the token of {}; it is shown this once. Whoever has it can {}:\n",
         added.name,

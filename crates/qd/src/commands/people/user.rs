@@ -102,6 +102,7 @@ fn read_password() -> Result<String> {
     Ok(first)
 }
 
+/// The prompt goes to stderr, so that `--json` on stdout stays one line of JSON.
 fn ask_hidden(prompt: &str) -> Result<String> {
     let mut error = std::io::stderr().lock();
     error.write_all(prompt.as_bytes())?;
@@ -109,9 +110,11 @@ fn ask_hidden(prompt: &str) -> Result<String> {
     let before = tcgetattr(rustix::stdio::stdin()).map_err(std::io::Error::from)?;
     let mut hidden = before.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
+    // `Flush` drops what was typed before the echo was off: it was on the screen already.
     tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &hidden).map_err(std::io::Error::from)?;
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line);
+    // Before `read` is looked at: also after an error the terminal must show again what is typed.
     tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &before).map_err(std::io::Error::from)?;
     error.write_all(b"\n")?;
     read?;

@@ -27,6 +27,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: BashArg
         let value = tokio::select! {
             value = client.next_frame() => value?,
             _ = interrupts.recv() => {
+                // The loop goes on: the answer says how the command ended, and has the rest of its output.
                 client.cancel(ID).await?;
                 continue;
             }
@@ -96,6 +97,7 @@ fn ended(output: &Output, response: &Value, shown: &ShownOutput) -> Result<()> {
         );
     }
     if data.cancelled {
+        // What a shell says of a program that Ctrl-C has ended (128 + SIGINT).
         return Err(CliError::exited(130, Some("cancelled".to_owned())));
     }
     match terminal::exit_code(data.exit_code.unwrap_or(-1), data.signal) {

@@ -68,6 +68,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: FsArgum
 }
 
 async fn list(client: &ServiceClient, output: &Output, path: &str, all: bool) -> Result<()> {
+    // Printed page by page, because a directory can be larger than one answer.
     let mut offset = Some(0);
     while let Some(from) = offset {
         let parameters = json!({"path": path, "include_hidden": all, "offset": from, "limit": 5000});
@@ -218,6 +219,7 @@ async fn get(client: &ServiceClient, output: &Output, path: &str, to: Option<&Pa
     let mut progress = TransferProgress::new(output);
     pages(client, path, |bytes, page| {
         file.write_all(bytes)?;
+        // The size comes with each page, so the percentage stays right while the file grows.
         progress.at(page.offset + bytes.len() as u64, page.size);
         Ok(())
     })
@@ -266,6 +268,7 @@ async fn put(client: &ServiceClient, output: &Output, from: &Path, to: Option<St
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let count = fill(&mut file, &mut piece)?;
+        // A file that shrinks while it is sent ends early; without the second condition the loop would never end.
         let last = sent + count as u64 >= size || count < PIECE_BYTES;
         let parameters = json!({
             "upload_id": upload_id, "path": to, "offset": sent, "data": STANDARD.encode(&piece[..count]), "last": last,
@@ -315,6 +318,7 @@ impl<'a> TransferProgress<'a> {
         }
     }
 
+    /// A percentage that was shown left the cursor on its line.
     fn end(&self) {
         if self.is_shown && self.last_percent != u64::MAX {
             self.output.note("\n");

@@ -52,6 +52,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: GitArgu
 async fn diff(client: &ServiceClient, output: &Output, parameters: Value) -> Result<()> {
     let mut offset = Some(0);
     while let Some(from) = offset {
+        // One answer is bounded, so a large diff comes as several.
         let mut page = parameters.clone();
         page["offset"] = json!(from);
         let page: GitDiffData = client.call("git.diff", page).await?;

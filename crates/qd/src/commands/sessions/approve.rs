@@ -70,6 +70,7 @@ async fn send(
 ) -> Result<()> {
     let sentence = format!("{done} {} of {session_id}", answer.request_id);
     let response = super::call(&connection.client, session_id, Command::InputResponse(answer)).await?;
+    // Somebody who answers without looking sees at least now what the question was.
     if !output.json {
         output.out(&questions::question_text(question, output.style))?;
     }

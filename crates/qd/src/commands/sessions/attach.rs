@@ -47,6 +47,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: AttachA
         // A person gets the screen at once; a pipe gets everything, from the beginning.
         let after = if terminal::is_interactive(output) { None } else { Some(0) };
         if after.is_none() {
+            // Before attaching, so that the screen in the answer already has the size of this window.
             terminal::send_window_size(&connection.client, &session_id).await?;
         }
         let attachment = connection.attach(AttachStart::Attach { session_id, after }).await?;

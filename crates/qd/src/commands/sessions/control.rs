@@ -34,6 +34,7 @@ pub(crate) async fn steer(settings: &Settings, output: &Output, arguments: Steer
 
 pub(crate) async fn abort(settings: &Settings, output: &Output, session: &str) -> Result<()> {
     let (connection, session_id) = connection::connect_to(settings, output, Some(session)).await?;
+    // Asked before the abort, because afterwards the session is idle either way and nobody could say what was aborted.
     let before = connection.session_state(&session_id).await?;
     let request = ClientRequest::session(&session_id, Command::Abort(NoParams {}));
     let response = connection.client.call(&request).await?;

@@ -36,6 +36,8 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: ListArg
         return Ok(());
     }
     let mut questions = BTreeMap::new();
+    // Only here are the questions themselves asked for. It costs one call for each session, which a plain list does not
+    // need.
     if arguments.waiting {
         for session in &sessions {
             let state = connection.session_state(&session.session_id).await?;

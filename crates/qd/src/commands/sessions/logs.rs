@@ -32,6 +32,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, arguments: LogsArg
     if !arguments.follow {
         let messages = history(&connection.client, &session_id, arguments.last, None).await?;
         let is_cut = arguments.last.is_none() && messages.first().is_some_and(|first| first.idx > 0);
+        // A runner alone answers from the records it still has, so its history may begin in the middle.
         if is_cut && connection.is_local() {
             output.note("older messages are only at the hub\n");
         }
@@ -57,6 +58,7 @@ async fn history(
 ) -> Result<Vec<Message>> {
     let mut pages: Vec<Vec<Message>> = Vec::new();
     let mut missing = count.unwrap_or(u64::MAX);
+    // Pages come newest first, so reading stops as soon as enough is there.
     while missing > 0 && before != Some(0) {
         let params = GetMessagesParams { before, limit: Some(PAGE_MESSAGES.min(missing)) };
         let page: MessagesData =

@@ -99,6 +99,8 @@ async fn create(
     mut config: SessionConfig,
 ) -> Result<Attachment> {
     let connection = connection::connect(settings, output).await?;
+    // If the connection breaks after the request, the same key finds the session that was created instead of a second
+    // one.
     let key = clock::random_hex(12)?;
     let runners = connection.runners().await?;
     if let Some(name) = &arguments.runner {

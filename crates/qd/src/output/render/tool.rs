@@ -1,4 +1,4 @@
-//! RunningTools as one line each: `▸ bash sleep 1 ok 1.0 s`.
+//! Tools as one line each: `▸ bash sleep 1 ok 1.0 s`.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::Renderer;
 use crate::output::{duration, one_line};
 
 const SUMMARY_CHARACTERS_MAX: usize = 100;
-/// RunningTools remembered between start and end; agents that never end theirs must not fill the memory.
+/// Tools remembered between start and end; agents that never end theirs must not fill the memory.
 const RUNNING_MAX: usize = 1024;
 /// Input fields that say best what a tool does, best first.
 const TELLING_FIELDS: [&str; 8] =
@@ -54,6 +54,7 @@ impl Renderer {
         let styled = self.style.bold(&title);
         self.push(&styled);
         self.at_line_start = false;
+        // Only titles and times are lost; tools that end later are shown by their name.
         if self.tools.running.len() >= RUNNING_MAX {
             self.tools.running.clear();
         }
@@ -73,6 +74,7 @@ impl Renderer {
             return;
         }
         let known = self.tools.running.remove(id);
+        // Something else was printed since the tool began, so its line is written again with the outcome.
         if self.tools.open_line.as_deref() != Some(id) {
             self.end_line();
             let title = known.map_or_else(|| title(name, None), |running| running.title);

@@ -60,6 +60,7 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
                 let missing = HEAD_BYTES_MAX.saturating_sub(kept.len());
                 kept.extend_from_slice(&part[..part.len().min(missing)]);
                 kept.truncate(HEAD_BYTES_MAX);
+                // The line may have grown to the bound before it was found too long; that memory goes back now.
                 kept.shrink_to_fit();
                 is_whole = false;
             }

@@ -34,6 +34,7 @@ fn id_in(head: &[u8]) -> Option<String> {
     id.filter(|id: &String| id.chars().count() <= NAME_CHARS_MAX)
 }
 
+/// Reads an object field by field, so that an id before the break is found although the whole cannot be parsed.
 struct IdVisitor<'a>(&'a mut Option<String>);
 
 impl<'de> DeserializeSeed<'de> for IdVisitor<'_> {
