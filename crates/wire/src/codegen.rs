@@ -85,6 +85,7 @@ fn canonical_client() -> Result<String, String> {
     Ok(text)
 }
 
+/// A value as the JSON text that clients compare with.
 fn word<T: serde::Serialize>(value: &T) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }
@@ -98,6 +99,8 @@ fn one_member_per_line(declaration: &str) -> String {
         match word.trim() {
             "/**" => comment = true,
             "*/" => comment = false,
+            // Only the bars of the outermost union: those of nested types stay on their line, and those in comments are
+            // text.
             "|" if depth == 0 && !comment => {
                 text.truncate(text.trim_end().len());
                 text.push_str("\n  | ");
@@ -127,6 +130,7 @@ const fn nesting(character: char) -> i32 {
     }
 }
 
+/// Walks from the root types to every type they use, so that a new type needs no line here.
 struct TypeCollector<'a> {
     config: &'a Config,
     declarations: &'a mut std::collections::BTreeMap<String, String>,
@@ -144,6 +148,7 @@ impl ts_rs::TypeVisitor for TypeCollector<'_> {
         if self.declarations.contains_key(&name) {
             return;
         }
+        // Inserted before its parts are visited: types that contain themselves would be visited for ever.
         let declaration = T::decl(self.config);
         self.declarations.insert(name, declaration);
         T::visit_dependencies(self);
@@ -151,6 +156,7 @@ impl ts_rs::TypeVisitor for TypeCollector<'_> {
     }
 }
 
+/// Types that no frame or answer contains must be named; the rest is found from them.
 fn collect_roots(collector: &mut TypeCollector<'_>) {
     use ts_rs::TypeVisitor;
     answers::visit(collector);

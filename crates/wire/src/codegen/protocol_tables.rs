@@ -44,6 +44,7 @@ impl PageTable {
     }
 }
 
+/// A row of the page is recognised by its first cell, which is how texts survive when rows are added or sorted.
 fn first_and_last_cell(line: &str) -> Option<(&str, &str)> {
     let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
     let (first, rest) = inner.split_once(" | ")?;
@@ -98,6 +99,7 @@ fn events() -> Result<Vec<Vec<String>>, String> {
     let schema = serde_json::to_value(schema).map_err(|error| error.to_string())?;
     let row = |variant: &Value| {
         let name = variant["properties"]["event"]["const"].as_str().unwrap_or_default();
+        // Whether an event is a record is a method of its type, so the row needs a value to ask.
         let event: Event =
             serde_json::from_value(sample(&schema, variant)).map_err(|error| format!("{name}: {error}"))?;
         let kind = if event.is_record() { "record" } else { "live" };
@@ -115,6 +117,7 @@ fn sample(root: &Value, schema: &Value) -> Value {
     if let Some(first) = ["oneOf", "anyOf", "allOf"].iter().find_map(|list| schema[list].get(0)) {
         return sample(root, first);
     }
+    // A schema may have fields of its own beside a reference, and a value must fit both.
     let target = schema["$ref"].as_str().and_then(|name| root.pointer(name.strip_prefix('#')?));
     let mut object = match target.map(|target| sample(root, target)) {
         Some(Value::Object(object)) => object,

@@ -22,6 +22,7 @@ pub fn document() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
     let mut generator = settings.into_generator();
+    // Made once and repeated as a reference, so that clients generate one error type.
     let error = generator.subschema_for::<ErrorBody>().to_value();
     let mut paths = Map::new();
     for route in ROUTES {
@@ -67,6 +68,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, error: &Value) -> V
         }
     }
     match route.access {
+        // An empty list lifts the requirement that the document states for all paths.
         RouteAccess::Open => operation["security"] = json!([]),
         RouteAccess::Known => {}
         RouteAccess::Needs(permission) => operation["x-permission"] = json!(permission.as_str()),
@@ -112,6 +114,7 @@ fn kind(parameter: &RouteParameter) -> Value {
     }
 }
 
+/// The answer and the problems. What follows from body, query and access is said here; a route lists only its own.
 fn responses(route: &Route, generator: &mut SchemaGenerator, error: &Value) -> Value {
     let mut responses = Map::new();
     let mut answer = json!({"description": "Done."});
