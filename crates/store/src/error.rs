@@ -1,3 +1,5 @@
+//! The store's errors. They name no database, so that callers decide the same way for every backend.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,11 +10,13 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error("the disk is full; nothing of this request was stored: free some space and send it again")]
+    /// Apart from `Io`, because it passes when somebody frees space and the same request may then be sent again.
     Full,
     #[error(
         "{database} was written by a newer qd (schema {found}, this one knows {known}): \
          start the newer qd, or use another data directory"
     )]
+    /// Old code must not write to a schema it does not know: a downgrade is refused before anything is touched.
     Newer { database: String, found: i64, known: i64 },
     #[error("cannot open {database}: {reason}")]
     Open { database: String, reason: String },
@@ -33,6 +37,7 @@ pub enum StoreError {
     #[error("the database refused the request: {0}")]
     Refused(DatabaseMessage),
     #[error("the store is closed; open it again")]
+    /// Also the answer to a request whose writer went away without answering it.
     Closed,
 }
 

@@ -1,3 +1,5 @@
+//! What a caller of the store holds between queueing a request and its commit.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,3 +1,6 @@
+//! The rows and questions of the hub's store, in terms that every backend can keep. They are plain data: what the JSON
+//! in them means, and whether a change is allowed, is decided by the hub.
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! Reading many small blobs with few allocations. Pages of records and messages are the largest things a store reads.
+
 use bytes::Bytes;
 use rusqlite::{Connection, Params};
 
@@ -26,6 +28,7 @@ impl<K> BodySlab<K> {
         true
     }
 
+    /// The bodies share the allocation, so whoever keeps one of them keeps all of the page in memory.
     pub(crate) fn into_bodies(self) -> Vec<(K, Bytes)> {
         let shared = Bytes::from(self.bytes);
         let mut start = 0;

@@ -1,3 +1,5 @@
+//! The one place of this crate that may read a clock. It is monotonic, because the store must know no wall clock.
+
 use std::time::Instant;
 
 /// The monotonic clock of the writer thread: it paces the lazy flush of acks and nothing else. Inline stores have

@@ -1,3 +1,5 @@
+//! How a database file is opened: its settings, its limits and who may read it. Only `open_writer` migrates.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! The part that the stores of hub and runner share. It knows connections, queues and their end, and no table.
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,6 +100,7 @@ impl Engine {
         self.write_bytes(0, apply).await
     }
 
+    /// Like `write`, for requests whose size must count against `WRITE_QUEUE_BYTES_MAX`.
     pub(crate) async fn write_bytes<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -116,6 +119,7 @@ impl Engine {
         }
     }
 
+    /// Lets an idle writer look after its background work, which no request announces.
     pub(crate) fn wake(&self) {
         self.writer.wake();
     }
@@ -131,6 +135,7 @@ impl Engine {
             EngineReaders::Threads(readers) => readers.close(),
             EngineReaders::Inline(readers) => readers.close(),
         }
+        // Nothing is ever sent on these channels: `recv` returns when the last sender is dropped, after the connection.
         while self.readers_gone.lock().await.recv().await.is_some() {}
         self.writer.close();
         while self.writer_gone.lock().await.recv().await.is_some() {}

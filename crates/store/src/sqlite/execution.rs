@@ -1,3 +1,6 @@
+//! Whether a store has threads of its own. Tests of whole fleets need stores without, so that one seed gives one order
+//! of events.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+//! Group commit: many requests share one transaction and its cost, and still succeed or fail one by one.
+
 use rusqlite::Connection;
 
 use crate::error::{Result, StoreError};

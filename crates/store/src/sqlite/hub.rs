@@ -71,6 +71,7 @@ impl SqliteHub {
         let bytes = append::batch_bytes(&batch);
         let is_short = append::is_short(&batch);
         let apply = move |connection: &Connection| append::append(connection, &batch);
+        // Only what is short in any case may run on the caller's thread; see `Writer::enqueue_short`.
         if is_short {
             return self.engine.enqueue_short(bytes, apply, |_| {}).await;
         }

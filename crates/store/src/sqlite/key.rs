@@ -1,3 +1,6 @@
+//! Keys of records and spooled lines: a session's short number and a `seq` in one integer. New rows of a session then
+//! always go to the end of its range, and a session is read or deleted as one range.
+
 use crate::error::{Result, StoreError};
 pub(crate) use crate::hub::SEQ_MAX;
 
@@ -27,6 +30,7 @@ pub(crate) fn cursor_seq(seq: u64) -> i64 {
     seq.min(SEQ_MAX).cast_signed()
 }
 
+/// The inverse of `session_base` plus `record_seq`: the session's part of the key is masked away.
 pub(crate) fn seq_of(record_key: i64) -> u64 {
     record_key.cast_unsigned() & SEQ_MAX
 }

@@ -1,3 +1,5 @@
+//! Brings a database file to the schema of this version. It never goes back: an older `qd` refuses a newer file.
+
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -10,6 +12,8 @@ use crate::sqlite::error::{SqlError, SqlResult};
 pub(crate) type Migrations = &'static [&'static str];
 
 pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: Migrations) -> SqlResult<()> {
+    // SQLite keeps this number in the header of the file and never uses it itself, so no table is needed to know which
+    // tables there are.
     let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let known = migrations.len() as i64;
     if found > known {
@@ -17,6 +21,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: Migr
     }
     for (version, sql) in (1..).zip(migrations).skip(found.max(0).cast_unsigned() as usize) {
         apply(connection, version, sql).map_err(|error| match StoreError::from(SqlError::from(error)) {
+            // A full disk says nothing against the migration: the caller is told to free space, not to report a bug.
             StoreError::Full => StoreError::Full,
             other => {
                 let (database, reason) = (path.display().to_string(), other.to_string());

@@ -1,3 +1,6 @@
+//! Reads on threads of their own, so that a long one neither blocks the runtime nor waits for the writer: in WAL mode
+//! readers see the last commit while the next is being written.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -15,6 +18,7 @@ use crate::sqlite::lock::lock;
 pub const READERS_MAX: usize = 2;
 /// Reads that may wait; who comes later waits for room.
 pub const READS_WAITING_MAX: usize = 256;
+/// As for the writer.
 const STACK_BYTES: usize = 512 << 10;
 
 type ReadJob = Box<dyn FnOnce(Result<&Connection>) + Send>;
@@ -28,8 +32,11 @@ struct ReadRequest {
 pub(crate) struct Readers {
     name: String,
     database: Database,
+    /// As many as the queue has places, so that whoever holds one can queue without blocking the runtime.
     permits: Arc<Semaphore>,
+    /// One queue for all threads: a long read holds up no read that another thread could do.
     waiting: Arc<Mutex<Receiver<ReadRequest>>>,
+    /// Reads that are queued or running. A thread is started when they are more than there are threads.
     busy: Arc<AtomicUsize>,
     state: Mutex<ReaderState>,
 }
@@ -68,6 +75,8 @@ impl Readers {
             // The caller may have gone away; then nobody misses the answer.
             let _ = reply.send(result);
         });
+        // A thread that ends before it answers drops the sender, which is how the caller learns that the store is
+        // closed.
         self.submit(ReadRequest { read, _permit: permit })?;
         receiver.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -89,6 +98,7 @@ impl Readers {
         if busy > state.threads && state.threads < READERS_MAX {
             match self.start_thread(state.threads, alive) {
                 Ok(()) => state.threads += 1,
+                // With at least one thread the read is only slower; without any it would wait for ever.
                 Err(error) if state.threads == 0 => {
                     self.busy.fetch_sub(1, Ordering::AcqRel);
                     return Err(StoreError::Invalid(format!("cannot start a reading thread: {error}")));
@@ -97,6 +107,7 @@ impl Readers {
             }
         }
         drop(state);
+        // It cannot be full: the permit that the request carries is a place in it.
         queue.try_send(request).map_err(|_| StoreError::Closed)
     }
 
@@ -125,6 +136,8 @@ fn run(database: &Database, waiting: &Mutex<Receiver<ReadRequest>>) {
                 (request.read)(Ok(&open));
                 connection = Some(open);
             }
+            // The connection stays unopened, so the next read tries again: the cause may pass, as with too many open
+            // files.
             Err(error) => (request.read)(Err(error)),
         }
     }

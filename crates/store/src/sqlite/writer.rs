@@ -1,3 +1,6 @@
+//! The one writer of a database. SQLite allows one writing connection at a time anyway; a queue in front of it makes
+//! waiting fair, bounded and free of `SQLITE_BUSY`.
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -24,6 +27,7 @@ pub const WRITE_QUEUE_BYTES_MAX: usize = UNIT_BYTES * QUEUE_UNITS_MAX;
 pub const GROUP_UNITS_MAX: usize = 256;
 /// Room beside the counted requests for the two messages that need no permit.
 const QUEUE_SPARE: usize = 8;
+/// A quarter of Rust's default: a store has up to three threads, and requests do not recurse.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Work the writer does on the side, when it is due, in a transaction of its own.

@@ -1,3 +1,6 @@
+//! Storing a batch of records with what they change. A record that is there already is skipped with its effects, so a
+//! runner may send again whatever it is unsure of.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,6 +51,7 @@ impl<'batch> SessionHead<'batch> {
 
     /// Notes what an effect that is about to be applied means for lists.
     fn count(&mut self, connection: &Connection, effect: &'batch RecordEffect) -> SqlResult<()> {
+        // Only messages count; the other effects change what a session is, not what was said in it.
         let list = match effect {
             RecordEffect::Message(message) => std::slice::from_ref(&**message),
             RecordEffect::ReplaceMessages(list) => {
@@ -89,6 +93,7 @@ pub(super) fn append(connection: &Connection, batch: &[NewRecord]) -> SqlResult<
         head.ts = head.ts.max(record.ts);
         if let Some(effect) = &record.effect {
             head.has_effect = true;
+            // Before it is applied: the difference to what is stored is gone afterwards.
             head.count(connection, effect)?;
             apply(connection, head.base, &record.session_id, effect)?;
         }

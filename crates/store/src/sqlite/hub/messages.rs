@@ -1,3 +1,6 @@
+//! Messages, one row each, kept beside the records they came with so that conversations can be read and searched. They
+//! are a copy: what a conversation is, the records say.
+
 use rusqlite::{Connection, params};
 
 use crate::hub::{MessageRow, SessionTotals};

@@ -13,7 +13,9 @@ stored_row!(PushRow: subscription_id, principal, login_hash, endpoint, p256dh, a
 const INSERT: &str =
     "INSERT INTO push_subscriptions (subscription_id, principal, login_hash, endpoint, p256dh, auth,
     label, topics, content, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+/// The columns before those about deliveries.
 const INSERTED_COLUMNS: usize = 10;
+/// The failures of the old keys say nothing about the new ones, so they are cleared.
 const RENEW: &str =
     "UPDATE push_subscriptions SET login_hash = ?3, p256dh = ?4, auth = ?5, label = ?6, topics = ?7,
     content = ?8, last_failure_at = NULL, last_failure = NULL WHERE endpoint = ?1 AND principal = ?2";
@@ -51,6 +53,7 @@ fn put(connection: &Connection, row: &PushRow) -> SqlResult<PushRow> {
         row.content
     ];
     if !changes(connection, RENEW, renewed)? {
+        // An endpoint is one browser: whoever used it before must not get the new person's messages, nor the reverse.
         run(connection, "DELETE FROM push_subscriptions WHERE endpoint = ?1", [&row.endpoint])?;
         // Nothing has been sent to it yet, so the columns about that stay empty.
         run(connection, INSERT, params_from_iter(row.values()?.into_iter().take(INSERTED_COLUMNS)))?;

@@ -72,6 +72,7 @@ fn newest_records_of(
     limit_bytes: usize,
 ) -> SqlResult<Records> {
     let query = EventQuery { events, order: "DESC", after_seq: 0, limit_rows, limit_bytes };
+    // Read from the end, so that the limits cut the oldest, but given in order like every other page.
     let mut found = query.select(connection, session_id)?;
     found.reverse();
     Ok(found)
@@ -115,6 +116,7 @@ fn messages_page(
     let mut rows = select.query((session_id, before_idx.unwrap_or(i64::MAX), limit))?;
     let mut slab = BodySlab::default();
     let mut bytes = 0;
+    // The limit is checked before a row is read, so the page always has one message, however long that is.
     while bytes < MESSAGE_PAGE_BYTES_MAX
         && let Some(row) = rows.next()?
     {

@@ -1,4 +1,6 @@
 //! Runners that have joined, and their keys.
+//! A key is rotated in two steps, because either side may crash in between: the hub first stores the next key beside
+//! the current one, and drops the old one when the runner first connects with the new one.
 
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -15,14 +17,17 @@ const PUT: &str = "INSERT OR REPLACE INTO runners
     (runner_id, key_hash, next_key_hash, hostname, os, version, harnesses_json, max_sessions, joined_at,
      last_seen_at, rotated_at, revoked_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+/// An empty key hash is shorter than any hash, so no key matches it: the hub's own runner needs no key.
 const NOTE: &str = "INSERT INTO runners
     (runner_id, key_hash, hostname, os, version, harnesses_json, max_sessions, joined_at, last_seen_at)
     VALUES (?1, x'', ?2, ?3, ?4, ?5, ?6, ?7, ?7)
     ON CONFLICT (runner_id) DO UPDATE SET hostname = excluded.hostname, os = excluded.os,
      version = excluded.version, harnesses_json = excluded.harnesses_json, max_sessions = excluded.max_sessions,
      last_seen_at = excluded.last_seen_at";
+/// A rotation must not bring a revoked runner back; joining again does.
 const SET_NEXT_KEY: &str =
     "UPDATE runners SET next_key_hash = ?2 WHERE runner_id = ?1 AND revoked_at IS NULL";
+/// Only the key that is prepared now becomes the key: a later preparation may have replaced the one the caller saw.
 const PROMOTE_KEY: &str = "UPDATE runners SET key_hash = next_key_hash, next_key_hash = NULL, rotated_at = ?3
     WHERE runner_id = ?1 AND next_key_hash = ?2 AND revoked_at IS NULL";
 const REVOKE: &str = "UPDATE runners SET revoked_at = ?2 WHERE runner_id = ?1 AND revoked_at IS NULL";

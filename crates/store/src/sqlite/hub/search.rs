@@ -1,3 +1,5 @@
+//! Full-text search over messages. What people type is never taken as the query language of the index.
+
 use rusqlite::{Connection, params};
 
 use crate::hub::{SEARCH_LIMIT_MAX, SEARCH_TOKENS_MAX, SearchHit, SearchQuery};

@@ -1,3 +1,6 @@
+//! The rows of sessions in the hub: what lists show without reading a record. A row can lag behind the records for a
+//! moment, so its `last_seq` is always read together with theirs.
+
 use rusqlite::{Connection, Row, named_params, params};
 
 use crate::hub::{HubSession, SessionPatch, SessionTotals};
@@ -29,6 +32,7 @@ const UPSERT: &str = "INSERT INTO sessions
      state = excluded.state, updated_at = excluded.updated_at, closed = excluded.closed,
      meta_json = excluded.meta_json, run_tool = coalesce(excluded.run_tool, run_tool), last_seq = max(last_seq, excluded.last_seq),
      created_at = iif(created_at = 0, excluded.created_at, created_at)";
+/// NULL leaves a column as it is. `branch` and `error` are emptied by an empty text, which `text` reads as none.
 const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner_id),
      harness = coalesce(:harness, harness), cwd = coalesce(:cwd, cwd), title = coalesce(:title, title),
      model = coalesce(:model, model), provider = coalesce(:provider, provider),
@@ -39,6 +43,7 @@ const PATCH: &str = "UPDATE sessions SET runner_id = coalesce(:runner_id, runner
     WHERE session_id = :session_id";
 const FIND: &str =
     concat!("SELECT session_key, ", last_seq!(), ", updated_at FROM sessions WHERE session_id = ?1");
+/// Records may arrive before the one that describes their session, and need its key.
 const PLACEHOLDER: &str = "INSERT INTO sessions
     (session_id, runner_id, harness, cwd, state, created_at, updated_at) VALUES (?1, ?2, '', '', '', 0, 0)";
 

@@ -50,6 +50,7 @@ impl SqliteHub {
         self.engine.write_bytes(row_bytes(&row), move |connection| put(connection, &row)).await
     }
 
+    /// The same statement as `put_submission`: it also serves a submission whose first row was never written.
     pub(crate) async fn finish_submission(&self, row: SubmissionRow) -> Result<()> {
         self.put_submission(row).await
     }
@@ -82,6 +83,7 @@ fn newest(connection: &Connection, limit: usize) -> SqlResult<Vec<SubmissionRow>
 }
 
 fn history(connection: &Connection, query: &HistoryQuery) -> SqlResult<(Vec<SubmissionRow>, bool)> {
+    // The same row type serves both, so the column stays in its place and is empty.
     let columns = COLUMNS.replace("data_json", "NULL");
     let values = params![
         query.principal,
@@ -89,6 +91,7 @@ fn history(connection: &Connection, query: &HistoryQuery) -> SqlResult<(Vec<Subm
         query.to.unwrap_or(i64::MAX),
         query.session_id,
         query.command_id,
+        // One more than wanted tells whether there are more, without counting them.
         row_limit(query.limit.saturating_add(1)),
     ];
     let sql = format!("SELECT {columns} {HISTORY_FILTER}");

@@ -18,6 +18,7 @@ fn usage(connection: &Connection, query: &UsageQuery) -> SqlResult<UsageRows> {
     let mut rows = select.query(params![from, to, query.session_id, query.day_offset_ms])?;
     let limit = query.limit.min(USAGE_ROWS_MAX);
     let mut found = UsageRows::default();
+    // All rows are read, also those beyond the limit, because the total is of everything that was asked for.
     while let Some(row) = rows.next()? {
         let row = from_row(row)?;
         add(&mut found.total, &row.sum);
@@ -53,10 +54,13 @@ fn finite(sum: f64) -> f64 {
 fn sql(query: &UsageQuery) -> String {
     let chosen = |is_wanted: bool, column: &'static str| if is_wanted { column } else { "NULL" };
     let day = "strftime('%Y-%m-%d', (m.created_at + ?4) / 1000, 'unixepoch')";
+    // Usage is what an agent said: text that is no JSON counts as nothing, and a negative number as zero.
     let field = |name: &str| {
         format!("total(CASE WHEN json_valid(m.usage_json) THEN max(0, m.usage_json ->> '$.{name}') END)")
     };
     format!(
+        // `?4` stands in the condition too, because a statement without days would not use it, and binding a value that
+        // a statement does not name is an error.
         "SELECT {}, {}, {}, {}, {}, {} AS input, {} AS output, {}, {}, total(max(0, m.cost_usd)) AS cost, count(*)
          FROM messages m LEFT JOIN sessions s ON s.session_id = m.session_id
          WHERE m.usage_json IS NOT NULL AND m.created_at >= ?1 AND m.created_at < ?2

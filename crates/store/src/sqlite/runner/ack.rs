@@ -1,3 +1,5 @@
+//! Acks on their way to the disk. They are joined and written lazily, since losing one only repeats a send.
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,3 +1,6 @@
+//! Inputs to programs in terminals, by the name their sender gave them, and the images of accepted prompts. What is
+//! typed into a terminal cannot be taken back, so an input is noted before it is written, and once only.
+
 use bytes::Bytes;
 use rusqlite::Connection;
 
@@ -33,11 +36,13 @@ pub(super) fn delete(connection: &Connection, session_id: &str, input_ids: &[Str
     Ok(())
 }
 
+/// Otherwise a new session of the same id would find its inputs already taken.
 pub(super) fn delete_session(connection: &Connection, session_id: &str) -> SqlResult<()> {
     run(connection, "DELETE FROM run_inputs WHERE session_id = ?1", [session_id])?;
     run(connection, "DELETE FROM input_images WHERE session_id = ?1", [session_id]).map(drop)
 }
 
+/// Puts come first: a name that is put and deleted in the same unit is gone afterwards.
 pub(super) fn change_images(
     connection: &Connection,
     session_id: &str,

@@ -1,3 +1,6 @@
+//! The stored half of the ledger: what came of each submission with an identity. A repeat after a restart is answered
+//! from here, so rows are kept until age or size says otherwise.
+
 use bytes::Bytes;
 use rusqlite::{Connection, Row, params};
 
@@ -28,6 +31,7 @@ pub(super) fn put(connection: &Connection, outcomes: &[OutcomeRow]) -> SqlResult
             outcome.principal,
             outcome.id,
             outcome.session_id,
+            // Not NULL: two NULLs are never equal to SQLite, so the conflict that updates the row would not be found.
             outcome.idempotency_key.as_deref().unwrap_or_default(),
             &outcome.fingerprint[..],
             outcome.cmd,
@@ -40,20 +44,25 @@ pub(super) fn put(connection: &Connection, outcomes: &[OutcomeRow]) -> SqlResult
     Ok(())
 }
 
+/// Used for the bound of the table and for room in the write queue; an estimate serves both.
 pub(super) fn row_bytes(outcome: &OutcomeRow) -> usize {
     ROW_OVERHEAD_BYTES + outcome.fingerprint.len() + outcome.response_json.as_ref().map_or(0, Bytes::len)
 }
 
+/// Oldest first, so that a ledger that fills up while it is restored keeps the newest.
 pub(super) fn load(connection: &Connection) -> SqlResult<Vec<OutcomeRow>> {
     let sql = format!("SELECT {COLUMNS} FROM outcomes ORDER BY created_at, outcome_key");
     rows(connection, &sql, [], from_row)
 }
 
+/// Only for the start, when nothing runs: whatever is still in flight then was cut off.
 pub(super) fn mark_in_flight_indeterminate(connection: &Connection) -> SqlResult<u64> {
     let sql = "UPDATE outcomes SET status = 'indeterminate' WHERE status = 'in_flight'";
     Ok(run(connection, sql, [])? as u64)
 }
 
+/// Work in flight is never pruned, however old: without its row a crash would make it look as if it had not begun, and
+/// a repeat would run it twice.
 pub(super) fn prune(connection: &Connection, limits: OutcomeLimits) -> SqlResult<u64> {
     const EXPIRED: &str = "DELETE FROM outcomes WHERE created_at < ?1 AND status <> 'in_flight'";
     const EXCESS: &str =

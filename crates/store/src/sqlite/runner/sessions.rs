@@ -1,3 +1,6 @@
+//! The runner's sessions, the ids of their messages by place, and their open questions. All of it changes within the
+//! unit of `RunnerBatch`, except that deleting a session is a request of its own.
+
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::types::{ApprovalRow, RunnerSession, SessionCounters};
@@ -47,6 +50,7 @@ pub(super) fn put_counters(
         counters.state,
         counters.updated_at,
     ])?;
+    // Counters without a row would be lost silently, and with them the session's version.
     if changed == 0 {
         let reason = format!("session {session_id} is not stored: put its row first");
         return Err(StoreError::Invalid(reason).into());
@@ -64,6 +68,7 @@ pub(super) fn list(connection: &Connection) -> SqlResult<Vec<RunnerSession>> {
     rows(connection, &sql, [], RunnerSession::from_row)
 }
 
+/// The stored columns, with `next_seq` replaced by the number that also covers lines whose unit did not write the row.
 fn columns() -> String {
     COLUMNS.replace("next_seq", NEXT_SEQ)
 }
@@ -74,6 +79,7 @@ pub(super) fn delete(connection: &Connection, session_id: &str) -> SqlResult<boo
     changes(connection, "DELETE FROM sessions WHERE session_id = ?1", [session_id])
 }
 
+/// Truncates before it puts, so that one unit can cut a conversation short and continue it from there.
 pub(super) fn change_index(
     connection: &Connection,
     session_id: &str,
@@ -116,6 +122,7 @@ pub(super) fn change_approvals(
     deleted
 }
 
+/// The setting belongs to the connection and not to a transaction, so it must be put back for the requests that follow.
 fn secure_delete(connection: &Connection, mode: &str) -> SqlResult<()> {
     Ok(connection.query_row(&format!("PRAGMA secure_delete = {mode}"), [], |_| Ok(()))?)
 }

@@ -1,3 +1,6 @@
+//! The spool: lines of records that the hub has not acknowledged, and a short tail of those it has. Positions and sizes
+//! are kept in memory and follow each commit, so that a commit of lines touches one table only.
+
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -112,6 +115,8 @@ pub(super) fn put(
     if lines.is_empty() {
         return Ok(AddedLines::default());
     }
+    // The copy in memory knows committed units only; `begin` also finds a session that an earlier unit of the same,
+    // uncommitted group has made.
     let place = match places.get(session_id) {
         Some(place) => place,
         None => begin(connection, session_id)?,

@@ -1,3 +1,5 @@
+//! What an ack does to the spool: the acked lines are no longer owed to the hub, and all but the newest are deleted.
+
 use rusqlite::Connection;
 
 use super::spool::{self, SpoolPosition};

@@ -1,3 +1,6 @@
+//! The rows of the runner's store and the unit in which they change. Everything that must be true together after a
+//! crash (records, outcomes, questions, inputs) travels in one `RunnerBatch`.
+
 use bytes::Bytes;
 
 use crate::RecordRewrite;
@@ -6,11 +9,15 @@ use crate::RecordRewrite;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunnerSession {
     pub session_id: String,
+    /// How the session was asked for, so that its agent can be started again after a restart.
     pub config_json: String,
     /// The harness's own ids and file paths.
     pub native_json: String,
+    /// The session version that clients name in `if_session_version`; it must not go back after a crash.
     pub version: u64,
+    /// The `seq` of the next record. When read it is also after every line of the spool, whatever the row says.
     pub next_seq: u64,
+    /// The place of the next message in the conversation.
     pub next_idx: u64,
     pub state: String,
     pub title: Option<String>,
@@ -70,10 +77,14 @@ pub enum InputClaim {
     Settled,
 }
 
+/// How far a submission is known to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutcomeStatus {
+    /// Stored before it runs. The runner makes those that it finds at its start `Indeterminate`.
     InFlight,
+    /// It has a response, which repeats of the submission get.
     Done,
+    /// A crash came between its start and its outcome, so nobody can know whether it took effect.
     Indeterminate,
 }
 
@@ -85,8 +96,10 @@ pub struct OutcomeRow {
     /// The scope of the key; empty for commands that belong to no session.
     pub session_id: String,
     pub idempotency_key: Option<String>,
+    /// Tells a repeat from another command under the same key.
     pub fingerprint: Bytes,
     pub cmd: String,
+    /// `None` as long as there is no outcome.
     pub response_json: Option<Bytes>,
     pub created_at: i64,
     pub status: OutcomeStatus,
@@ -101,6 +114,7 @@ pub struct OutcomeLimits {
     pub created_before: i64,
 }
 
+/// An open question. It outlives the runner's process, so that a person can still answer after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalRow {
     pub session_id: String,

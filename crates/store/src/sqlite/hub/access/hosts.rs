@@ -10,11 +10,13 @@ use crate::sqlite::statements::{StoredRow, changes, first, rows, run, stored_row
 
 stored_row!(HostRow: host_id, token_hash, trust, first_seen_at, last_seen_at, address);
 
+/// The first token of a host stays: one who comes later under the same id must not take it over.
 const INSERT: &str = "INSERT INTO hosts (host_id, token_hash, trust, first_seen_at, last_seen_at, address)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (host_id) DO NOTHING";
 /// The one that has just come stays, whatever its clock says.
 const FORGET_OLDEST: &str = "DELETE FROM hosts WHERE trust = 'pending' AND host_id <> ?1 AND host_id NOT IN
     (SELECT host_id FROM hosts WHERE trust = 'pending' AND host_id <> ?1 ORDER BY first_seen_at DESC LIMIT ?2)";
+/// The condition is in the statement, so that callers need not read first: a fresh row is not written again.
 const TOUCH: &str = "UPDATE hosts SET last_seen_at = ?2
     WHERE host_id = ?1 AND (last_seen_at IS NULL OR last_seen_at <= ?2 - ?3)";
 

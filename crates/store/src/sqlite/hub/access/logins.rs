@@ -30,6 +30,7 @@ requests! {
 }
 
 impl SqliteHub {
+    /// As for access tokens: a read, and a write at most once in `TOUCH_MS`, whose failure ends no login.
     pub(crate) async fn check_login(
         &self,
         token_hash: &[u8],
@@ -48,6 +49,7 @@ impl SqliteHub {
 
 fn put(connection: &Connection, login: &LoginRow) -> SqlResult<Vec<Vec<u8>>> {
     run(connection, PUT, params_from_iter(login.values()?))?;
+    // The caller gets the hashes of those that went, because what is open under them must end too.
     let values = params![login.token_hash, login.username, LOGINS_MAX as i64 - 1];
     rows(connection, DELETE_SURPLUS, values, |row| Ok(row.get(0)?))
 }
@@ -72,6 +74,7 @@ fn is_stale(login: &LoginRow, now: i64) -> bool {
 }
 
 fn touch(connection: &Connection, token_hash: &[u8], now: i64) -> SqlResult<()> {
+    // Two requests may note their use in the wrong order; the later time stays.
     const TOUCH: &str = "UPDATE logins SET last_used_at = max(last_used_at, ?2) WHERE token_hash = ?1";
     run(connection, TOUCH, params![token_hash, now]).map(drop)
 }

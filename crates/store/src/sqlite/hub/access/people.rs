@@ -1,4 +1,5 @@
 //! People with an account.
+//! What a person had access with ends in the same commit as the change that ends it.
 
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -39,6 +40,7 @@ fn list(connection: &Connection) -> SqlResult<Vec<PersonRow>> {
 
 fn put(connection: &Connection, person: &PersonRow) -> SqlResult<PersonStored> {
     let is_full = value::<i64>(connection, "SELECT count(*) FROM people", [])? >= PEOPLE_MAX as i64;
+    // A taken name is the better answer, because the person who adds somebody can act on it.
     if is_full && get(connection, &person.username)?.is_none() {
         return Ok(PersonStored::TooMany);
     }
@@ -51,6 +53,7 @@ fn update(connection: &Connection, username: &str, change: &PersonChange) -> Sql
     if !changes(connection, CHANGE, values)? {
         return Ok(false);
     }
+    // Whoever changes a password may do so because somebody else knows it: nothing that was opened with it may stay.
     if change.password_hash.is_some() || change.disabled == Some(true) {
         end_accesses(connection, username)?;
     }

@@ -26,6 +26,8 @@ requests! {
 }
 
 impl SqliteHub {
+    /// Reads first and writes rarely: every request of a program checks its token, and a write for each would fill the
+    /// writer's queue. A use that cannot be noted is logged only, so that a full disk locks nobody out.
     pub(crate) async fn check_access_token(
         &self,
         token_hash: &[u8],
@@ -57,6 +59,7 @@ fn put(connection: &Connection, token: &AccessTokenRow) -> SqlResult<TokenStored
     if run(connection, INSERT, values)? == 0 {
         return Ok(TokenStored::NameTaken);
     }
+    // Counted after the insert, so that a taken name is told as such even when there is no more room.
     if value::<i64>(connection, "SELECT count(*) FROM access_tokens", [])? > ACCESS_TOKENS_MAX as i64 {
         delete(connection, Some(owner), &token.name)?;
         return Ok(TokenStored::TooMany);
