@@ -17,6 +17,7 @@ pub use submission::{
 };
 use submission::{FailureText, JOINED_MAX};
 
+/// What a key was used for. It outlives the command, so that a repeat is recognised.
 #[derive(Debug)]
 struct KeyUse {
     fingerprint: Fingerprint,
@@ -25,12 +26,14 @@ struct KeyUse {
     state: KeyUseState,
 }
 
+/// A repeat either joins the command that runs or gets the outcome; it never runs a second time.
 #[derive(Debug)]
 enum KeyUseState {
     InFlight { joined: Vec<SubmissionToken> },
     Done(SubmissionToken, CommandOutcome),
 }
 
+/// How a command stands by its id. Unlike a key, an id can be used again; the token tells the uses apart.
 #[derive(Debug, Clone)]
 enum CommandState {
     InFlight(SubmissionToken),
@@ -83,6 +86,7 @@ impl Ledger {
     pub fn restore(&mut self, submission: Submission, at: i64, outcome: CommandOutcome) {
         let token = submission.token;
         if let Some(id) = submission.id {
+            // A connection does not survive a restart, so stored ids have none and are found by their shared form.
             let result = outcome.success();
             self.ids.insert(id.clone(), CommandState::Done(token, result));
             self.done_ids.push_back((id, token));
@@ -118,6 +122,7 @@ impl Ledger {
         {
             return verdict;
         }
+        // After the check of the key: a repeat needs no room, because it does not run.
         if self.running.len() >= self.limits.in_flight_max {
             return LedgerVerdict::Reject(LedgerRejection::Busy);
         }
@@ -167,11 +172,13 @@ impl Ledger {
         let entry = self.keys.get(key)?;
         let expired =
             matches!(entry.state, KeyUseState::Done(..)) && now.saturating_sub(entry.created_at) > ttl;
+        // Only a finished use expires. While the first command runs, a second one under its key must never start.
         if expired {
             self.forget_key(key);
             return None;
         }
         let entry = self.keys.get_mut(key)?;
+        // The same key for something else is a mistake of the client, and running either would hide it.
         if entry.fingerprint != submission.fingerprint {
             return Some(LedgerVerdict::Reject(LedgerRejection::KeyConflict {
                 key: key.key.clone(),
@@ -230,6 +237,7 @@ impl Ledger {
             Some(CommandState::Done(token, Ok(()))) => (token, DependencyState::Done),
             Some(CommandState::Done(token, Err(error))) => (token, DependencyState::Failed(&error.0)),
         };
+        // Reads are noted apart. Tokens grow, so the greater one is the later use of the name.
         let is_read_newer = self.reads.find(name).is_some_and(|read| read > *token);
         Some(if is_read_newer { DependencyState::Done } else { found })
     }
@@ -247,6 +255,7 @@ impl Ledger {
         }
         if let Some(id) = &submission.id {
             self.ids.insert(id.clone(), CommandState::InFlight(submission.token));
+            // The second name lets commands of another connection of the principal depend on it.
             self.ids.insert(id.shared(), CommandState::InFlight(submission.token));
         }
         let running = RunningCommand { key: submission.key.clone(), id: submission.id.clone() };
@@ -261,6 +270,7 @@ impl Ledger {
         outcome: &CommandOutcome,
     ) -> Vec<SubmissionToken> {
         let Some(entry) = self.keys.get_mut(&key) else { return Vec::new() };
+        // The time a key is kept counts from the outcome: a long command must not expire while it runs.
         entry.created_at = now;
         let before = std::mem::replace(&mut entry.state, KeyUseState::Done(token, outcome.clone()));
         self.done_bytes += outcome.bytes();
@@ -306,6 +316,7 @@ impl Ledger {
                 }
             }
         }
+        // In the order in which they were submitted, whatever order their dependencies ended in.
         released.ready.sort_unstable();
     }
 
@@ -315,6 +326,7 @@ impl Ledger {
         }
     }
 
+    /// Names in the lists may stand for a later use by now; those are left alone and only leave the list.
     fn trim(&mut self) {
         while self.done_keys.len() > self.limits.outcomes_max
             || self.done_bytes > self.limits.outcome_bytes_max

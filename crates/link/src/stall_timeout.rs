@@ -40,6 +40,8 @@ impl StallTimeout {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(output));
             }
+            // Checked before the timer is set again: a wake-up that comes after the limit must not count as a sign of
+            // life.
             if is_set && self.timer.is_elapsed() {
                 return Poll::Ready(None);
             }

@@ -89,6 +89,8 @@ fn explain(error: io::Error) -> TlsError {
     }
 }
 
+/// Loaded once per process, since every connection needs it. A failure is not kept, so that installing certificates
+/// helps without a restart.
 fn system_config() -> Result<Arc<ClientConfig>, TlsError> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
@@ -119,6 +121,7 @@ fn pinned_config(fingerprint: Fingerprint) -> Result<Arc<ClientConfig>, TlsError
     config(Arc::new(PinnedVerifier { fingerprint, provider: provider() }))
 }
 
+/// Both kinds of trust go through one verifier, so that both get the same protocol versions and cryptography.
 fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<ClientConfig>, TlsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -147,6 +150,7 @@ struct WrongFingerprint {
 }
 
 impl ServerCertVerifier for PinnedVerifier {
+    // A pinned certificate is trusted as such: neither its issuer, its name nor its dates are looked at.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -163,6 +167,7 @@ impl ServerCertVerifier for PinnedVerifier {
         Err(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(wrong)))))
     }
 
+    // The certificate is public, so showing it proves nothing. Whoever shows it must sign with its key.
     fn verify_tls12_signature(
         &self,
         message: &[u8],

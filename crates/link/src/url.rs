@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// The ports that a browser would take for the same address.
 const PORT_PLAIN: u16 = 80;
 const PORT_TLS: u16 = 443;
 
@@ -29,6 +30,7 @@ impl ServerUrl {
     pub fn parse(url: &str) -> Result<ServerUrl, BadUrl> {
         let bad = |reason| BadUrl { url: url.to_owned(), reason };
         if let Some(path) = url.strip_prefix("unix:") {
+            // `unix:///path` is what people write who know `file:///path`.
             let path = path.strip_prefix("//").unwrap_or(path);
             if !path.starts_with('/') {
                 return Err(bad("a socket needs its whole path: unix:/path"));
@@ -42,10 +44,12 @@ impl ServerUrl {
             _ => return Err(bad("it must begin with http://, https://, ws://, wss:// or unix:")),
         };
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // Addresses end up in logs, process lists and error messages; a token must not.
         if authority.contains('@') {
             return Err(bad("it must not carry a user name; give the token separately"));
         }
         let (host, port) = split_port(authority).map_err(bad)?;
+        // The host is written into the `Host` header, so nothing may be in it that could end the line or the field.
         let usable = |byte: u8| byte.is_ascii_graphic() && !b"[]<>\"\\^`{|}%".contains(&byte);
         if host.is_empty() || !host.bytes().all(usable) {
             return Err(bad("it names no host"));
@@ -134,6 +138,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
             None => Err("it names no host"),
         };
     }
+    // `::1:8080` could be an address alone or one with a port; brackets are required instead of guessing.
     match authority.rsplit_once(':') {
         Some((host, _)) if host.contains(':') => Err("an IPv6 address must stand in brackets"),
         Some((host, port)) => Ok((host, port_of(port)?)),

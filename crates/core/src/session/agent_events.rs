@@ -22,6 +22,7 @@ const STATUS_TEXTS_MAX: usize = 256;
 impl Session {
     /// Takes one event of the agent.
     pub fn agent_event(&mut self, now: i64, event: AgentEvent, out: &mut EventWriter) {
+        // Before what it means, so that a watcher of both forms sees them in this order.
         if self.is_watched() {
             self.show_native(now, &event, out);
         }
@@ -34,6 +35,7 @@ impl Session {
             }
             AgentEvent::ToolCallDelta { index, delta } => self.tool_call_delta(now, index, &delta, out),
             AgentEvent::TurnStarted => self.turn_started(now, out),
+            // Not the end of the turn: the agent may retry or read its queue. `TurnSettled` is.
             AgentEvent::RunEnded { will_retry: _ } => {}
             AgentEvent::TurnSettled { aborted } => self.turn_settled(now, aborted, out),
             AgentEvent::MessageStarted(head) => self.message_started(now, head, out),
@@ -94,6 +96,7 @@ impl Session {
     /// The agent tries again after a failure, or has done so.
     fn retrying(&mut self, now: i64, event: &Event, is_start: bool, out: &mut EventWriter) {
         self.emit(now, event, out);
+        // Outside a turn a phase would make an idle session look busy.
         if is_start && self.turn.is_some() {
             self.set_phase(now, AgentPhase::Retrying, None, out);
         }
@@ -125,10 +128,12 @@ impl Session {
     }
 
     fn turn_settled(&mut self, now: i64, aborted: bool, out: &mut EventWriter) {
+        // Messages first: whoever hears `agent.idle` must find the conversation complete.
         self.close_open_work(now, "The turn ended before the tool did", out);
         self.accepted_are_read(now, out);
         let turn = self.turn.take().unwrap_or_default();
         let reason = turn.outcome(aborted);
+        // Whoever stops an agent does not want it to begin again by itself with what waits.
         if reason == StopReason::Aborted {
             self.requeued_waits();
         }
@@ -163,6 +168,7 @@ impl Session {
         self.emit_idle(now, reason, out);
     }
 
+    /// The version is the `seq` of this very record, so that a client can tell whether it has everything before it.
     pub(super) fn emit_idle(&mut self, now: i64, reason: Option<StopReason>, out: &mut EventWriter) {
         let message_version = Some(MessageVersion {
             version: self.memory.last_seq + 1,
@@ -202,6 +208,7 @@ impl Session {
     }
 
     fn message_ended(&mut self, now: i64, native: NativeMessage, out: &mut EventWriter) {
+        // An end that fits no start means that the start was lost. It is made up, so that clients see both.
         let same = |assembly: &MessageAssembly| {
             assembly.head.role == native.head.role && assembly.head.created_at == native.head.created_at
         };

@@ -8,6 +8,7 @@ use crate::agent::MessageHead;
 use crate::event_writer::count_characters;
 
 /// Blocks one message may have; an agent that exceeds it streams into the last one.
+/// The bound is on memory: an agent names indices freely.
 const BLOCKS_MAX: usize = 4096;
 
 /// A message that has started and not ended.
@@ -23,6 +24,7 @@ struct AssembledBlock {
     content_index: u32,
     kind: PartialKind,
     text: String,
+    /// Counted along, because offsets are in characters and counting a long text anew for every delta is quadratic.
     characters: u64,
     tool_call_id: Option<String>,
     name: Option<String>,
@@ -80,12 +82,14 @@ impl MessageAssembly {
             self.blocks.into_iter().enumerate().map(|(position, block)| block.into_part(position)).collect();
         Message {
             id: self.message_id,
+            // The session gives it its place when it is appended.
             idx: 0,
             role: self.head.role,
             parts,
             created_at: self.head.created_at,
             model: None,
             provider: None,
+            // Only answers have one.
             stop_reason: (self.head.role == Role::Assistant).then_some(StopReason::Aborted),
             usage: None,
             tool_call_id: self.head.tool_call_id,

@@ -23,6 +23,7 @@ fn check_one(question: &InterviewQuestion, answer: Option<&Value>) -> Result<(),
         None => return Ok(()),
     };
     let options = question.options.as_deref().unwrap_or_default();
+    // A choice without options cannot be checked; the asker decides.
     if options.is_empty() {
         return Ok(());
     }
@@ -34,6 +35,7 @@ fn check_one(question: &InterviewQuestion, answer: Option<&Value>) -> Result<(),
                 Err(invalid(format!("responses.{id}: Must be a list of its options: {}", options.join(", "))))
             }
         },
+        // Kinds are the asker's words. One that we do not know is passed on rather than refused.
         _ => Ok(()),
     }
 }

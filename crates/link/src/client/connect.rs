@@ -141,6 +141,7 @@ async fn first_frame(
             }
             Ok(_) | Err(_) => Err(stranger("its first frame is not 'connected'".to_owned())),
         },
+        // Told as unreachable, so that callers retry: a hub that is going down may close at once.
         Ok(Message::Close(close)) => {
             let reason = close.map(|close| close.reason.as_str().to_owned()).filter(|text| !text.is_empty());
             let reason = reason.unwrap_or_else(|| "the server closed the connection at once".to_owned());
@@ -162,6 +163,7 @@ fn explain(url: &str, address: &str, error: OpenError) -> ConnectError {
         OpenError::Unreachable(source) => ConnectError::Unreachable { address, source },
         OpenError::Untrusted(reason) => ConnectError::Untrusted { address, reason },
         OpenError::Status { status: status @ (401 | 403), body, .. } => ConnectError::Denied { status, body },
+        // A proxy in front of a hub that is restarting says this.
         OpenError::Status { status: status @ 502..=504, body, .. } => ConnectError::Unreachable {
             address,
             source: std::io::Error::other(format!("HTTP {status} {body}")),

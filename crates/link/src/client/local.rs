@@ -21,6 +21,8 @@ use super::tasks::ConnectionTasks;
 use crate::memory::{LinkEnd, LinkReceiver, LinkSender};
 use crate::socket::{SocketOptions, over_lines};
 
+/// Lines and frames differ in their first fields only, and both are written in a fixed order. So most of them are
+/// translated by swapping the prefix, without parsing what may be a long body.
 const FRAME_PREFIX: &str = "{\"channel\":\"agent\",";
 const COMMAND_PREFIX: &str = "{\"type\":\"command\",";
 const EVENT_PREFIX: &str = "{\"type\":\"event\",";
@@ -34,6 +36,7 @@ pub(super) async fn open(path: &Path, options: &ConnectOptions) -> Result<LinkEn
         Ok(Ok(stream)) => Ok(over_lines(stream, &SocketOptions::default())),
         Ok(Err(source)) if source.kind() == io::ErrorKind::PermissionDenied => Err(ConnectError::Denied {
             status: 403,
+            // There is no HTTP here; callers treat it like a hub that refuses the login.
             body: format!("the socket {} is another user's", address()),
         }),
         Ok(Err(source)) => Err(ConnectError::Unreachable { address: address(), source }),
@@ -77,6 +80,7 @@ async fn accept_block(block: &Bytes, queue: &SharedFrames) -> Result<(), String>
             continue;
         };
         let Some(frame) = frame_of(line) else { continue };
+        // Not reading on is what slows down the runner; it disconnects a client that stays behind.
         if !queue.accept(Frame::new(frame))? {
             queue.wait_for_room().await;
         }
@@ -107,6 +111,7 @@ async fn write(sender: LinkSender, mut outgoing: mpsc::Receiver<Message>, queue:
 
 /// The link's line for a client's frame; the error is the frame that says what is wrong with it.
 fn line_of(frame: &str) -> Result<String, String> {
+    // A line feed between fields is legal JSON and would end the line early; parsing and writing it anew removes it.
     let is_one_line = memchr::memchr(b'\n', frame.as_bytes()).is_none();
     if let Some(rest) = frame.strip_prefix(FRAME_PREFIX)
         && is_one_line
@@ -145,6 +150,7 @@ fn frame_of(line: &str) -> Option<Utf8Bytes> {
         #[serde(rename = "type", borrow)]
         kind: Cow<'a, str>,
     }
+    // Only the type is read first: lines that are not for clients are dropped without building them.
     let head = serde_json::from_str::<LineHead<'_>>(line).ok()?;
     if !matches!(&*head.kind, "event" | "response" | "progress" | "error") {
         return None;
@@ -153,6 +159,7 @@ fn frame_of(line: &str) -> Option<Utf8Bytes> {
     let channel = if &*head.kind == "error" { "system" } else { "agent" };
     if channel == "agent" {
         object.remove("type");
+        // Every frame of a hub has these two.
         object.entry("runner_id").or_insert_with(|| "local".into());
         object.entry("ts").or_insert_with(|| crate::clock::now_ms().into());
     }

@@ -18,6 +18,7 @@ use crate::net::BoxedStream;
 use crate::stall_timeout::StallTimeout;
 
 /// Ping intervals without a sign of life, or without a byte taken, after which the server counts as gone.
+/// More than one, since a single lost or late answer proves nothing.
 const SILENT_INTERVALS_MAX: u32 = 3;
 
 pub(super) struct ConnectionTasks {

@@ -1,4 +1,5 @@
 //! Blocks on a stream of lines.
+//! For a runner's local socket, so nothing is packed and nothing pings: the system tells when a local peer is gone.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter, ReadHalf, WriteHalf};
@@ -33,6 +34,7 @@ pub(super) struct LineSource<S> {
     buffer: BytesMut,
     /// How far the buffer is known to hold no end of a line.
     searched: usize,
+    /// The stream is over, but its last line may still have to be given out first.
     is_at_end: bool,
     line_bytes_max: usize,
 }
@@ -43,6 +45,7 @@ where
 {
     async fn next(&mut self) -> Result<Bytes, String> {
         loop {
+            // Up to the last line end: all whole lines that have arrived become one block, which costs one wake-up.
             if let Some(last) = memchr::memrchr(b'\n', &self.buffer[self.searched..]) {
                 let block = self.buffer.split_to(self.searched + last + 1).freeze();
                 self.searched = 0;
@@ -81,6 +84,7 @@ impl<S> BlockSink for LineSink<S>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    /// Loops by hand, because `write_all` would put one limit on the whole block instead of one on each piece.
     async fn feed(&mut self, block: Bytes, _may_pack: bool) -> Result<(), WriteError> {
         let mut rest = block;
         while !rest.is_empty() {

@@ -30,6 +30,7 @@ pub(super) fn unpack(message: &[u8], bytes_max: usize) -> Result<Bytes, String> 
         }
         None => return Err("the other end sent an empty binary message".to_owned()),
     };
+    // The limit is on the unpacked size: a few kilobytes can unpack to gigabytes.
     match decompress_to_vec_with_limit(deflated, bytes_max) {
         Ok(block) => Ok(Bytes::from(block)),
         Err(error) if error.status == TINFLStatus::HasMoreOutput => {

@@ -96,6 +96,7 @@ where
     }
 }
 
+/// A peer may send one line without its end; readers of a link count on whole lines.
 fn with_line_end(block: Bytes) -> Bytes {
     if block.ends_with(b"\n") {
         return block;
@@ -113,6 +114,7 @@ fn goodbye(close: Option<&CloseFrame>) -> String {
     }
 }
 
+/// The reason ends up in logs and in front of people, so it names what happened and not the library's state.
 fn explain(error: &WebSocketError) -> String {
     match error {
         WebSocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
@@ -127,6 +129,7 @@ fn explain(error: &WebSocketError) -> String {
 pub(super) struct WebSocketSink<S> {
     sink: SplitSink<WebSocketStream<S>, Message>,
     stall_timeout: StallTimeout,
+    /// The task pings only between blocks; while a long block is written, `feed_message` keeps to the interval by this.
     pinged_at: Instant,
     ping_interval: Duration,
     message_bytes_max: usize,
@@ -138,6 +141,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     async fn feed(&mut self, block: Bytes, may_pack: bool) -> Result<(), WriteError> {
+        // The peer would refuse it and close, and after each reconnect it would be sent again: better to fail here,
+        // loudly.
         if block.len() > self.message_bytes_max {
             let (bytes, bytes_max) = (block.len(), self.message_bytes_max);
             let reason = format!("a block of {bytes} bytes cannot be sent; at most {bytes_max}");
@@ -193,6 +198,8 @@ where
             if is_final {
                 return Ok(());
             }
+            // Control frames may stand between the frames of a message, so a long one does not hold up the sign of
+            // life.
             kind = Data::Continue;
             if self.pinged_at.elapsed() >= self.ping_interval {
                 self.feed_one(Message::Ping(Bytes::new())).await?;
@@ -201,6 +208,7 @@ where
         }
     }
 
+    /// Every write has its own limit: the peer must take something now and then, not everything in time.
     async fn feed_one(&mut self, message: Message) -> Result<(), WriteError> {
         let fed = self.stall_timeout.within_limit(self.sink.feed(message)).await;
         self.judge(fed)

@@ -8,6 +8,7 @@ use crate::agent::{AgentRequest, Image, QuestionAnswer, WhenBusy};
 /// One line with its `\n`. `id` comes back in the reply; an answer to a dialog has none.
 pub fn encode(id: &str, request: &AgentRequest) -> Vec<u8> {
     let mut command = command(request);
+    // An `id` here is the dialog's own, and must not be overwritten.
     if expects_reply(request)
         && let Some(fields) = command.as_object_mut()
     {

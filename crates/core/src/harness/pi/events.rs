@@ -26,9 +26,11 @@ impl PiCodec {
         }
         let settled: Settled = serde_json::from_slice(line)?;
         self.in_turn = false;
+        // Before the turn's end, so that they belong to the turn in which they happened.
         for repeated in self.extension_errors.drain() {
             out.push(PiOutput::Event(repeated));
         }
+        // Newer versions say it; before, the last answer is the only witness.
         let aborted = settled.aborted.unwrap_or(self.last_answer_aborted);
         self.last_answer_aborted = false;
         push(out, AgentEvent::TurnSettled { aborted })
@@ -40,6 +42,7 @@ impl PiCodec {
             message: PiMessageHead,
         }
         let start: Start = serde_json::from_slice(line)?;
+        // The id of the message follows from role and time, so the head is kept until its end.
         let head = start.message.into_head(now_ms);
         self.open = Some(head.clone());
         push(out, AgentEvent::MessageStarted(head))
@@ -98,6 +101,8 @@ pub(super) fn agent_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     push(out, AgentEvent::RunEnded { will_retry: end.will_retry })
 }
 
+/// Only the id is required, without which nothing can be matched. A pi that leaves out another field must not make the
+/// line unreadable.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Tool {
@@ -260,6 +265,7 @@ pub(super) fn compaction_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult
         tokens_before: Option<f64>,
     }
     let end: End = serde_json::from_slice(line)?;
+    // There is no field for it: a compaction succeeded if it has a result and nothing speaks against it.
     let success = end.result.is_some() && !end.aborted && end.error_message.is_none();
     let error = match (end.error_message, end.aborted) {
         (None, true) => Some("compaction was aborted".to_owned()),
@@ -321,6 +327,7 @@ pub(super) fn entry_appended(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult
     if TOLD_ENTRIES.contains(&kind) {
         return Ok(());
     }
+    // A kind of entry that a newer pi has invented is passed on, like every unknown event.
     super::decode::unknown("entry_appended", line, out)
 }
 

@@ -29,6 +29,8 @@ struct UiRequest {
 
 pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     let request: UiRequest = serde_json::from_slice(line)?;
+    // Our extension has no channel of its own: it speaks through status lines under private keys, which are filtered
+    // out here before anybody sees them.
     if request.method == "setStatus"
         && let Some(word) =
             request.status_text.as_deref().and_then(|text| bridge::word(&request.status_key, text))
@@ -42,6 +44,7 @@ pub(super) fn ui_request(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
             return Ok(());
         }
         "notify" => {
+            // An unknown level is no reason to lose the message.
             let level = request.notify_type.as_deref().and_then(NotifyLevel::parse);
             let level = level.unwrap_or(NotifyLevel::Info);
             AgentEvent::Notify { level, message: request.message }
@@ -127,6 +130,7 @@ fn unknown_method(method: &str, line: &[u8]) -> Result<AgentEvent, serde_json::E
     let mut fields: JsonObject = serde_json::from_slice(line)?;
     fields.remove("type");
     fields.remove("method");
+    // pi waits for no answer to these.
     if matches!(method, "setWidget" | "setTitle" | "set_editor_text") {
         fields.remove("id");
     }
@@ -145,6 +149,7 @@ fn snake_case(name: &str) -> String {
     if snake.is_empty() { "extension_ui_request".to_owned() } else { snake }
 }
 
+/// The name becomes part of an event's name, which stands in every list of events.
 const METHOD_CHARS_MAX: usize = 64;
 
 /// A hook of an extension threw.
@@ -178,6 +183,7 @@ impl ExtensionError {
     }
 }
 
+/// Stack traces and whole inputs end up in these texts; a person needs the beginning.
 const ERROR_TEXT_BYTES_MAX: usize = 2000;
 
 fn cut(text: &mut String, bytes_max: usize) {
@@ -210,6 +216,7 @@ impl ErrorTally {
             self.others += 1;
             return false;
         }
+        // A copy, because the caller still tells of this one.
         let copy = ExtensionError {
             extension_path: error.extension_path.clone(),
             event: error.event.clone(),

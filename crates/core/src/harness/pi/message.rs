@@ -21,6 +21,8 @@ impl PiMessageHead {
     pub(super) fn into_head(self, now_ms: i64) -> MessageHead {
         MessageHead {
             role: role_of(&self.role),
+            // The id of a message is made from this time, so pi's own is used wherever there is one: it is the same
+            // when the conversation is read again from its file.
             created_at: self.timestamp.map_or(now_ms, |time| time as i64),
             tool_call_id: self.tool_call_id,
         }
@@ -120,6 +122,7 @@ impl PiMessage {
     fn metadata(&mut self) -> JsonObject {
         let mut metadata = JsonObject::new();
         let role = self.role.as_str();
+        // These roles exist in our form too, so nothing about them has to be noted.
         if matches!(role, "user" | "assistant" | "system" | "toolResult") {
             return metadata;
         }
@@ -245,6 +248,7 @@ fn stop_reason_of(native: Option<String>) -> (Option<StopReason>, Option<String>
         Some("error") => (Some(StopReason::Error), None),
         Some("aborted") => (Some(StopReason::Aborted), None),
         Some("pending") => (None, native),
+        // A word of a newer pi: the message is over, which is what others need to know.
         Some(_) => (Some(StopReason::Stop), native),
     }
 }

@@ -45,6 +45,7 @@ impl Session {
         let front = &self.front;
         if let Some(assembly) = &mut self.assembly {
             let offset = assembly.push(index, PartialKind::ToolCall, delta);
+            // Empty where the agent has not said it yet: deltas of a tool call always have the field.
             let tool_call_id = Some(assembly.tool_call_id(index).unwrap_or_default());
             let message_id = &assembly.message_id;
             let event = "stream.tool_call_delta";
@@ -82,6 +83,7 @@ impl Session {
         input: Option<Value>,
         out: &mut EventWriter,
     ) {
+        // The bound is on our memory only; the event goes out in any case.
         if self.tools.len() < TOOLS_MAX {
             self.tools.push(RunningTool {
                 tool_call_id: tool_call_id.clone(),
@@ -112,6 +114,8 @@ impl Session {
     pub(super) fn tool_ended(&mut self, now: i64, end: ToolEnd, out: &mut EventWriter) {
         let position = self.tools.iter().position(|tool| tool.tool_call_id == end.tool_call_id);
         let started_at = position.map(|position| self.tools.remove(position).started_at);
+        // Agents that do not measure leave it to us. A clock that was set back gives no duration rather than a wrong
+        // one.
         let measured = started_at.and_then(|started_at| u64::try_from(now - started_at).ok());
         let event = Event::ToolEnd {
             tool_call_id: end.tool_call_id,
@@ -126,6 +130,7 @@ impl Session {
 
     /// With tools running the phase names them; without it is generating again.
     pub(super) fn tool_phase(&mut self, now: i64, out: &mut EventWriter) {
+        // Outside a turn a phase would make an idle session look busy.
         if self.turn.is_none() {
             return;
         }

@@ -25,6 +25,7 @@ impl Admission {
             if let Some(error) = command.failed_wait() {
                 return self.conclude(now, token, error_texts::failure(error), effects);
             }
+            // Woken by one of several dependencies; the others still run.
             if command.pending_wait().is_some() {
                 return;
             }
@@ -35,6 +36,7 @@ impl Admission {
             return;
         }
         command.holds_lane = command.place.is_held();
+        // A command that comes back from waiting for others has been announced as started before.
         if !command.started {
             command.started = true;
             effects.push(AdmissionEffect::Started(token));
@@ -45,6 +47,7 @@ impl Admission {
     /// It is a command's turn: its dependencies are looked at, and if they are met it begins.
     fn turn(&mut self, now: i64, token: SubmissionToken, effects: &mut Vec<AdmissionEffect>) {
         let Some(command) = self.commands.get_mut(&token) else { return };
+        // Once only, when it is its turn: what a name stands for is fixed then, even if it is used again later.
         if !command.evaluated {
             command.evaluated = true;
             match self.evaluate(token) {
@@ -57,6 +60,7 @@ impl Admission {
             }
         }
         let Some(command) = self.commands.get_mut(&token) else { return };
+        // Asking the runner again is safe only as long as the runner still remembers the command.
         if command.taken_up.as_ref().is_some_and(|record| record.is_too_old(now)) {
             let outcome = error_texts::too_old(command.submission.spec.name);
             self.conclude(now, token, outcome, effects);
@@ -76,6 +80,7 @@ impl Admission {
         command.holds_lane = false;
         command.wait_deadline = Some(at);
         self.timers.set(at, token, Timer::Dependencies);
+        // It must not hold the lane while it waits: what it waits for may be behind it in the same lane.
         self.lanes.leave(&command.place, token, &mut self.ready);
     }
 
@@ -102,6 +107,7 @@ impl Admission {
         self.counters.executed += 1;
         let session_id = command.taken_up.as_ref().and_then(|record| record.session_id.clone());
         effects.push(AdmissionEffect::Execute { token, uid: command.uid().clone(), session_id });
+        // Nobody knows how long a person takes to answer; others of the session must not wait for that.
         if command.submission.frees_lane && std::mem::take(&mut command.holds_lane) {
             self.lanes.leave(&command.place, token, &mut self.ready);
         }
@@ -121,6 +127,7 @@ impl Admission {
                 command.deadline = None;
                 let after_ms = command.submission.timeout_ms.unwrap_or_default();
                 let error = error_texts::timed_out(command.submission.spec.name, after_ms);
+                // Before that nobody has begun anything that could be cancelled.
                 if let CommandPhase::Executing = command.phase {
                     effects.push(AdmissionEffect::Cancel { token, uid: command.uid().clone() });
                 }
@@ -150,6 +157,7 @@ impl Admission {
         effects: &mut Vec<AdmissionEffect>,
     ) {
         let Some(command) = self.commands.get(&token) else { return };
+        // A command that was taken up may have run in its first life, so it cannot be forgotten.
         let fate = if command.taken_up.is_some() { CommandFate::InDoubt } else { CommandFate::Forgotten };
         if let CommandPhase::Queued | CommandPhase::Outside | CommandPhase::Journaling = command.phase {
             self.decide(now, token, error_texts::failure(error.clone()), fate, effects);
@@ -180,6 +188,7 @@ impl Admission {
         effects: &mut Vec<AdmissionEffect>,
     ) {
         let Some(command) = self.commands.get_mut(&token) else { return };
+        // Decided already: an outcome that arrives after the time limit, or the reverse, changes nothing.
         if let CommandPhase::Storing { .. } = command.phase {
             return;
         }
@@ -228,6 +237,7 @@ impl Admission {
         }
         let joined = std::mem::take(&mut command.joined);
         let dependents = std::mem::take(&mut command.dependents);
+        // Repeats that joined count too, or a client could hold any number of them.
         self.leave_flight(&command.submission.principal, 1 + joined.len());
         match fate {
             CommandFate::Kept => self.keep_outcome(command, finished_at, &outcome, effects),

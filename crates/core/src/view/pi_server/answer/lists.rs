@@ -16,6 +16,7 @@ use crate::time::iso_8601;
 const PREVIEW_CHARS_MAX: usize = 400;
 
 pub(super) fn models(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Error> {
+    // The document's form is pi's own, so an answer in pi's words is passed on unchanged.
     if said.is_native {
         return Ok(said.text().to_owned());
     }
@@ -57,6 +58,7 @@ pub(super) fn skills(said: &RunnerAnswer<'_>) -> Result<String, serde_json::Erro
         .filter(|command| command.get("source").and_then(Value::as_str) == Some("skill"));
     let skills = named.chain(among_commands).filter_map(|skill| {
         let name = pick_text(skill, &["name"])?;
+        // `source` means the kind of command in one form and where the skill came from in the other.
         let is_command = skill.get("sourceInfo").is_some();
         let path =
             pick_text(skill, &["filePath", "file_path", "path"]).or_else(|| source_info(skill, "path"));

@@ -1,4 +1,6 @@
 //! One answer while it streams: its blocks, opened and closed as pi does.
+//! Clients of the document expect start, deltas and end of every block, also when the watcher came in the middle of an
+//! answer or the agent left out an end.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ use super::super::answer::message::{pending, tool_call};
 #[derive(Debug, Default)]
 pub(super) struct MessageStream {
     created_at: i64,
+    /// In the order of their index, which is the order in which they are closed.
     blocks: BTreeMap<u32, StreamBlock>,
 }
 
@@ -99,6 +102,7 @@ impl MessageStream {
     }
 
     pub(super) fn call_delta(&mut self, index: u32, delta: &str, out: &mut Vec<String>) {
+        // Its start was missed. Its name and id come with its end at the latest.
         let nameless =
             BlockKind::ToolCall { tool_call_id: String::new(), name: String::new(), input: Value::Null };
         self.grow(index, nameless, delta, out);
@@ -154,6 +158,7 @@ impl MessageStream {
     /// Opens a block; the ones before it are complete then.
     fn open(&mut self, index: u32, kind: BlockKind, out: &mut Vec<String>) {
         for (before, block) in self.blocks.range_mut(..index) {
+            // A tool call is closed by its own end, which brings its arguments.
             if !matches!(block.kind, BlockKind::ToolCall { .. }) {
                 block.close(*before, out);
             }

@@ -20,6 +20,7 @@ const THINKING_LEVELS_TEXT: &str = "Must be one of: off, minimal, low, medium, h
 
 /// Reads the command `name`. What is returned counts only when no error was noted.
 pub(super) fn read(name: &str, fields: &mut Fields) -> Option<Command> {
+    // First, because these read `sessionId` in their own way, or not at all.
     if let Some(command) = server_command(name, fields) {
         return Some(command);
     }
@@ -185,6 +186,7 @@ fn command_history(fields: &mut Fields) -> GetCommandHistory {
             fields.error("limit", format_args!("Must be between 1 and {HISTORY_MAX}"));
             None
         }
+        // `-1` is a whole number too, only outside the range, and the client is told which of the two is wrong.
         None if value.as_f64().is_some_and(|number| number.fract() == 0.0) => {
             fields.error("limit", format_args!("Must be between 1 and {HISTORY_MAX}"));
             None
@@ -273,6 +275,7 @@ fn image(item: Value) -> Result<ImageContent, ImageError> {
     Ok(ImageContent { kind: "image".to_owned(), data, mime_type })
 }
 
+/// Looks at the letters only: decoding would cost as much memory again, and only the agent needs the data.
 fn is_base64(data: &str) -> bool {
     let body = data.trim_end_matches('=');
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
@@ -305,6 +308,7 @@ fn session_path(fields: &mut Fields) -> String {
     let path = fields.required_text("sessionPath");
     if is_longer_than(&path, PATH_CHARS_MAX) {
         fields.error("sessionPath", format_args!("sessionPath too long (max {PATH_CHARS_MAX} chars)"));
+    // A first line of defence that needs no disk; the runner resolves the path and checks where it leads.
     } else if path.contains("..") || path.contains('\0') || path.starts_with('~') {
         fields.error("sessionPath", "sessionPath contains potentially dangerous path components");
     }

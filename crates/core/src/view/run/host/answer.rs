@@ -26,9 +26,11 @@ pub fn data(rpc_type: &str, ok: bool, result: &Value, error: Option<&str>) -> Re
         "rpc.fs.write" => to_json(&FsWriteData {
             path: text(result, "path"),
             bytes_written: number(result, "bytes_written"),
+            // The document's hosts tell no hash. A made-up one would later be taken for a condition.
             hash: String::new(),
             truncated: flag(result, "truncated"),
         }),
+        // Sizes are those of what arrived: hosts do not say how much they have cut off.
         "rpc.bash" => to_json(&BashData {
             stdout_bytes: text(result, "stdout").len() as u64,
             stderr_bytes: text(result, "stderr").len() as u64,
@@ -57,6 +59,7 @@ pub fn data(rpc_type: &str, ok: bool, result: &Value, error: Option<&str>) -> Re
 }
 
 /// The code of what a host of the document says went wrong.
+/// Whole sentences are compared, except where the document lets a reason follow; any other text is only a failure.
 fn code_of(error: &str) -> ErrorCode {
     match error {
         "unknown run_id" | "run not found" => ErrorCode::SessionNotFound,
@@ -191,6 +194,7 @@ fn exit_code(result: &Value) -> Option<i32> {
     result.get("exit_code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok())
 }
 
+/// Foreign hosts are not checked against a schema: what is missing or of another kind counts as empty.
 fn text(value: &Value, name: &str) -> String {
     optional(value, name).unwrap_or_default()
 }

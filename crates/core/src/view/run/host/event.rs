@@ -71,6 +71,7 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, MissingField> {
             cols: fields.number("cols").unwrap_or(COLS),
             rows: fields.number("rows").unwrap_or(ROWS),
         },
+        // Optional fields get the original's defaults, so that an older host is not refused.
         "run.output" => Event::RunOutput {
             stream: fields.text("stream").unwrap_or_else(|| "stdout".to_owned()),
             text: fields.required("text")?,
@@ -81,6 +82,7 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, MissingField> {
             request_id: fields.text("request_id"),
         },
         "run.exited" => Event::RunExited {
+            // Unknown, and not 0: a run that does not say how it ended must not look successful.
             exit_code: fields.number("exit_code").unwrap_or(-1),
             signal: fields.number("signal"),
             error: fields.text("error"),
@@ -90,6 +92,7 @@ fn known(kind: &str, fields: &Fields) -> Result<Option<Event>, MissingField> {
             input_id: fields.required("input_id")?,
             text_redacted: fields.text("text_redacted").unwrap_or_default(),
             text_sha256: fields.text("text_sha256").unwrap_or_default(),
+            // A host tells of actors, not of people known here.
             user_id: None,
         },
         "run.resized" => Event::RunResized {
