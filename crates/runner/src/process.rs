@@ -1,4 +1,6 @@
 //! Agent processes as the runner sees them: started under a guard, watched, and ended for good.
+//! Nothing here knows a harness, and nothing else in the runner starts an agent: so there is one place that decides
+//! what an agent inherits and that makes sure nothing is left behind.
 
 mod agent_process;
 mod agent_stdin;

@@ -9,14 +9,14 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// every request in its group.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    #[error("the disk is full; nothing of this request was stored: free some space and send it again")]
     /// Apart from `Io`, because it passes when somebody frees space and the same request may then be sent again.
+    #[error("the disk is full; nothing of this request was stored: free some space and send it again")]
     Full,
+    /// Old code must not write to a schema it does not know: a downgrade is refused before anything is touched.
     #[error(
         "{database} was written by a newer qd (schema {found}, this one knows {known}): \
          start the newer qd, or use another data directory"
     )]
-    /// Old code must not write to a schema it does not know: a downgrade is refused before anything is touched.
     Newer { database: String, found: i64, known: i64 },
     #[error("cannot open {database}: {reason}")]
     Open { database: String, reason: String },
@@ -36,8 +36,8 @@ pub enum StoreError {
     Constraint(DatabaseMessage),
     #[error("the database refused the request: {0}")]
     Refused(DatabaseMessage),
-    #[error("the store is closed; open it again")]
     /// Also the answer to a request whose writer went away without answering it.
+    #[error("the store is closed; open it again")]
     Closed,
 }
 

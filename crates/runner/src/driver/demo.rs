@@ -1,4 +1,5 @@
 //! The demo agent inside the runner: the pure script machine with a clock.
+//! It needs no process, no model and no network, so it also serves first steps on a machine without an agent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -86,6 +87,7 @@ impl Default for DemoDriver {
 impl AgentDriver for DemoDriver {
     /// A request, or the script's next step.
     fn poll_next(&mut self, context: &mut Context<'_>, events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
+        // Requests come first: an abort must not wait for the script's next step.
         match self.requests.poll_recv(context) {
             Poll::Ready(Some(DemoRequest { request, reply })) => {
                 let result = self.take(request, events);
@@ -113,6 +115,7 @@ impl DemoDriver {
             self.step = None;
             return Poll::Pending;
         };
+        // The same sleep is kept across polls; a new one for each would never end while requests keep coming.
         if self.step.as_ref().is_none_or(|step| step.0 != at) {
             let wait = Duration::from_millis(u64::try_from(at - now_ms()).unwrap_or(0));
             self.step = Some((at, Box::pin(tokio::time::sleep(wait))));

@@ -130,7 +130,9 @@ pub struct PiDriver {
     process: AgentProcess,
     reader: LineReader<ChildStdout>,
     codec: PiCodec,
+    /// Empty between lines; kept so that a line need not allocate a list of its own.
     outputs: Vec<PiOutput>,
+    /// Requests whose replies have not come; failed all at once when pi ends.
     waiting: PendingRequests,
     handle: PiHandle,
     /// Told to the session before anything else the agent does.
@@ -203,6 +205,8 @@ impl PiDriver {
                         self.waiting.answer(&id, reply.result);
                     }
                 }
+                // Our extension speaks through pi's own channel; what it says is for the driver and not for the
+                // session.
                 PiOutput::Private(word) => {
                     if let Some(request) = self.handle.bridge().handle_word(word)
                         && let Err(error) = self.handle.write_without_reply(&request)
@@ -221,6 +225,7 @@ impl PiDriver {
     /// Its output is over: now it is waited for.
     fn output_ended(&mut self, read_error: Option<String>) {
         self.is_stdout_closed = true;
+        // A pi whose output cannot be read would go on working unseen.
         if read_error.is_some() {
             self.process.kill();
         }
@@ -238,6 +243,7 @@ impl PiDriver {
             error.push_str(&format!(" after its output could not be read: {read_error}"));
         }
         let mut last_words = self.process.stderr().lines();
+        // Otherwise every failure would seem to be about a missing session.
         last_words.retain(|line| !is_noise(line));
         if !last_words.is_empty() {
             error.push_str(". Its last words:\n");
@@ -277,6 +283,7 @@ impl AgentDriver for PiDriver {
         for message in self.warnings.drain(..) {
             events.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
         }
+        // Published before pi is polled, so that a pi that says nothing does not hold them back.
         if !events.is_empty() {
             return Poll::Ready(AgentProgress::Events);
         }

@@ -74,6 +74,7 @@ pub(super) async fn serve(
     // Also when this task is dropped in the middle.
     let _entry = ClientRegistration { shared: Arc::clone(&shared), origin };
     let client = LocalClient { shared, commands, origin, place, cursors: AttachCursors::default() };
+    // Whichever ends first ends the other: a client that does not read is as good as gone.
     tokio::select! {
         () = client.read(read) => {}
         result = client.write(write, pieces) => if let Err(error) = result {
@@ -166,6 +167,7 @@ impl LocalClient {
         if class_of(cmd) == CommandClass::Delete {
             return self.respond(session_id, &id, cmd, Err(&ErrorCode::Unsupported.with(DELETE_NEEDS_HUB)));
         }
+        // Noted before it is sent on: the answer, which may come at once, is completed from the records after it.
         if class_of(cmd) == CommandClass::Attach {
             self.note_cursor(id, text);
         }
@@ -253,6 +255,7 @@ fn replayed(line: &[u8], after: Option<u64>, tail: &RecordTail) -> Option<Bytes>
     let mut response: Value = serde_json::from_slice(line).ok()?;
     let mut data: AttachData = serde_json::from_value(response.get("data")?.clone()).ok()?;
     let until = data.seq;
+    // The runner keeps a short tail only; a cursor before it is a gap, whatever the session says.
     let is_whole = after.is_none_or(|after| tail.reaches(after, until));
     let is_resumed = data.resume == Resume::Ok && is_whole;
     let rest = if is_resumed { tail.lines(after.unwrap_or(0), until) } else { Bytes::new() };

@@ -1,4 +1,6 @@
 //! Queries that a hub would answer, answered from what the runner has.
+//! The answers have the form of the hub's, so that a client works the same with either; what only a hub knows is left
+//! at its default or refused.
 
 use qd_store::StoreError;
 use qd_wire::command::GetMessagesParams;
@@ -28,6 +30,7 @@ pub(super) async fn answer(
             shared.hub_delivery.detach_local(origin, session_id);
             Ok(None)
         }
+        // Only service calls can be taken back here; a turn is ended with `abort`.
         Command::Cancel(params) if shared.services.cancel(origin, &params.target, true) => Ok(None),
         Command::Cancel(params) => {
             let error = format!("No command '{}' of this connection waits for its answer", params.target);
@@ -54,6 +57,7 @@ async fn sessions(shared: &RunnerContext) -> Result<SessionsData, CodedError> {
     let mut sessions: Vec<SessionSummary> = rows
         .into_iter()
         .filter_map(|row| {
+            // A session that is just being created or deleted is in one of the two lists only, and not shown.
             let state = states.remove(&row.session_id)?;
             Some(summary(shared, *state, row.created_at, row.updated_at))
         })
@@ -122,6 +126,7 @@ async fn messages(
 ) -> Result<MessagesData, CodedError> {
     let row = shared.store.session(session_id).await.map_err(unreadable)?;
     let row = row.ok_or_else(|| CodedError::session_not_found(session_id))?;
+    // The runner has no table of messages: they are read from the newest records, so only the recent past is there.
     let tail = RecordTail::read(&shared.store, session_id).await.map_err(unreadable)?;
     Ok(tail.page(params.before, params.limit, row.next_idx))
 }

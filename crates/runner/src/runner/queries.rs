@@ -22,6 +22,7 @@ impl RunnerTask {
             Err(error) => return respond(&self.shared, "", &incoming, Err(&error.into())),
         };
         let shared = Arc::clone(&self.shared);
+        // Answered here and now: it must also work while sessions are too busy to describe themselves.
         if matches!(command, Command::RunnerHealth(_)) {
             return answer(&shared, &incoming, &health(&shared));
         }
@@ -39,6 +40,7 @@ impl RunnerTask {
 
 fn health(shared: &RunnerContext) -> RunnerHealthData {
     let now = now_ms();
+    // One lock for both figures, so that they are of the same moment.
     let breakers = shared.breakers.lock();
     RunnerHealthData {
         breakers: breakers.providers(now),

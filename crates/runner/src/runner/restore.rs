@@ -15,6 +15,8 @@ pub(super) async fn restore_sessions(shared: &Arc<RunnerContext>) -> Result<(), 
     let mut questions: BTreeMap<String, Vec<StoredQuestion>> = BTreeMap::new();
     for approval in shared.store.approvals().await? {
         let ApprovalRow { session_id, request_id, body_json } = approval;
+        // A question that cannot be read still has a name, under which it can be withdrawn; forgotten it would stay
+        // stored for ever.
         let question = serde_json::from_slice(&body_json).unwrap_or_else(|error| {
             tracing::error!(session_id, request_id, %error, "a stored question cannot be read; it is withdrawn");
             let (title, message) = (String::new(), String::new());

@@ -45,6 +45,7 @@ impl RunnerTask {
             Ok(head) => {
                 let incoming = incoming(&self.shared, command, &head);
                 let session_id = head.session_id.map(Cow::into_owned);
+                // Services do not wait in the lanes of their session: a file can be read while the agent works.
                 if is_service(&incoming.cmd) {
                     let role = incoming.user_role;
                     return services::call(&self.shared, session_id, incoming, role);
@@ -78,6 +79,7 @@ impl RunnerTask {
     }
 
     fn route(&self, session_id: Option<String>, incoming: IncomingCommand) {
+        // With a version it is about one session, which is the only one that knows its version.
         if incoming.cmd == BARRIER && incoming.if_session_version.is_none() {
             return self.barrier(incoming);
         }
@@ -128,6 +130,7 @@ impl RunnerTask {
         }
         let known = self.shared.hub_delivery.mailboxes.lock().get(&session_id).cloned();
         if let Some(sender) = known {
+            // To the session that has the name, also for a create: only its actor knows whether this is a repeat.
             match sender.try_send(SessionInput::Command(Box::new(incoming))) {
                 Ok(()) => return,
                 // It has just ended: the name is free.
@@ -144,6 +147,7 @@ impl RunnerTask {
         self.shared.hub_delivery.mailboxes.lock().insert(session_id.clone(), sender.clone());
         // First of all its creation: a session that has none is over at once.
         self.forward(&sender, &session_id, incoming);
+        // The hub may have asked to watch it before it was there.
         self.shared.hub_delivery.post_watch_state(&session_id);
     }
 
@@ -249,6 +253,7 @@ fn check_create(shared: &RunnerContext, config: &SessionConfig) -> Result<(), Co
 fn incoming(shared: &RunnerContext, command: &LinkCommand, head: &CommandHead<'_>) -> IncomingCommand {
     let owned = |text: &Option<Cow<'_, str>>| text.as_ref().map(|text| text.to_string());
     let link_id: String = head.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
+    // A local client cannot choose who it is: what it writes into these fields is not looked at.
     let (principal, connection, client_command_id) = if command.is_local {
         let own_id = Some(link_id.clone()).filter(|id| !id.is_empty());
         (OWNER.to_owned(), format!("local{}", command.origin), own_id)

@@ -93,6 +93,7 @@ impl Call {
             Err(error) => return Err(Box::new((incoming, error))),
         };
         // The fields that all service commands have, beside their own.
+        // Wrong types in the command itself were refused when it was parsed; here the fields are simply absent then.
         let scope: ServiceScope = serde_json::from_str(incoming.text()).unwrap_or_default();
         if let Err(error) = check_scope(&scope) {
             return Err(Box::new((incoming, error)));
@@ -118,6 +119,7 @@ impl Call {
         let NamedCommand { cmd } =
             serde_json::from_str(&text).map_err(|error| CodedError::invalid(error.to_string()))?;
         let command = Command::parse(&cmd, &text)?;
+        // The stored text decides what is done now. It must be something that a person could have been asked about.
         if !is_gated(&command) {
             refuse!(Unsupported, "'{cmd}' needs no approval");
         }
@@ -144,6 +146,7 @@ impl Call {
     }
 
     pub(crate) async fn run(self, registration: CallRegistration) {
+        // First of all: a repeat must neither be recorded nor ask a person again.
         let submission = match idempotency::admit(&self.shared, self.session_id(), &self.incoming).await {
             CallAdmission::Go(submission) => submission,
             CallAdmission::Replay(outcome) => return self.replay(&outcome),
@@ -151,6 +154,7 @@ impl Call {
         };
         let result = self.run_admitted(&registration, submission.as_deref()).await;
         if let Some(submission) = &submission {
+            // Stored before the answer, so that nobody hears of an outcome that a crash could take back.
             idempotency::finish(&self.shared, submission, &result).await;
         }
         self.respond(&result);
@@ -162,6 +166,7 @@ impl Call {
         self.record_result(&worked).await;
     }
 
+    /// The asker of the first life is gone, so there is no answer to send; the session's record tells what came of it.
     async fn decided(&self, answer: GateAnswer) -> CallResult {
         require_approval(answer)?;
         let registered = self.shared.services.calls.register(&self.shared, &self.incoming, &self.command);
@@ -176,6 +181,7 @@ impl Call {
         submission: Option<&Submission>,
     ) -> ServiceResult<Arc<str>> {
         let directory = self.directory().await?;
+        // Before the gate, so that a call nobody approved is on record too.
         self.record_call().await?;
         let worked = match self.pass(registration, &directory).await {
             Ok(GateOutcome::Go(frozen)) => {
@@ -196,6 +202,7 @@ impl Call {
             }
             return Ok(CallDirectory { path: "/".into(), facts: None });
         };
+        // Before anything is done: a call that could not be recorded must not run.
         self.shared.check_spool_room()?;
         let directory = directory::in_session(sender, session_id, &self.scope).await?;
         let version = directory.facts.as_ref().map(|facts| facts.version).unwrap_or_default();
@@ -263,6 +270,8 @@ impl Call {
         let request = Box::new(request);
         let (answer, answered) = oneshot::channel();
         let input = SessionInput::Service(ServiceInput::Ask { request, answer });
+        // A connection that is lost now does not cancel the call: a person is being asked, and may be at another
+        // device.
         registration.set_waiting(true);
         let is_asked = sender.send(input).await.is_ok();
         let answer = tokio::select! {
@@ -292,10 +301,13 @@ impl Call {
         submission: Option<&Submission>,
         approved: Option<ApprovedUpload>,
     ) -> CallResult {
+        // It may have been cancelled while a person was deciding.
         registration.cancel().check()?;
         let limits = &self.shared.services.limits;
         let permit =
             limits.take(CallKind::of(&self.command), self.session_id(), registration.cancel()).await?;
+        // Only now, with a place to work in: a call that is cancelled while it waits was never begun, and after a crash
+        // it must not count as one that may have run.
         if let Some(submission) = submission {
             idempotency::store_in_flight(&self.shared, submission, &self.incoming.cmd).await?;
         }
@@ -305,6 +317,7 @@ impl Call {
     async fn record_call(&self) -> ServiceResult<()> {
         let tool = tool_name(&self.incoming.cmd);
         let Some(TargetSession { session_id, sender }) = self.recorder() else {
+            // There is no session to record it in; the log is what is left.
             if self.session.is_none() {
                 let (user, actor) = (&self.incoming.principal, &self.actor);
                 tracing::info!(
@@ -397,6 +410,7 @@ fn require_approval(answer: GateAnswer) -> ServiceResult<()> {
         GateAnswer::Denied(None) => Err(ServiceError::Denied),
         GateAnswer::Denied(Some(reason)) => Err(ServiceError::DeniedBecause(reason)),
         GateAnswer::TimedOut => Err(ServiceError::Timeout),
+        // Told as a denial, since for the call it is one: it was not done and will not be.
         GateAnswer::Withdrawn => {
             Err(ServiceError::DeniedBecause("the session was closed before anybody decided".to_owned()))
         }

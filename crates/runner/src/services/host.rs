@@ -112,6 +112,7 @@ pub(super) fn logs(path: Option<&Path>, params: &HostLogsParams) -> ServiceResul
         let reason = format!("failed to read log file: {}: {error}", path.display());
         ServiceError::coded(ErrorCode::of_io(&error), reason)
     };
+    // A log path that is a named pipe would block the thread until somebody writes; it is refused below.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file =
         std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;

@@ -156,6 +156,7 @@ impl SessionActor {
         };
         let (token, command) = (admitted.token(), admitted.command.clone());
         let native = admitted.incoming.native;
+        // From here on the agent may be in either conversation, until it answers.
         if is_move(&command) {
             self.session.move_begun();
         }
@@ -256,6 +257,7 @@ impl SessionActor {
             self.session.mark_secret(&params.request_id);
         }
         let now = now_ms();
+        // The agent gets the answer before it is recorded as given: if writing fails, the question must still be open.
         let passed_on = match self.session.answered_by(now, params) {
             Ok(answered) => self.pass_answer_to_agent(params, answered),
             Err(error) => Err(CodedError::from(error).into()),
@@ -323,6 +325,7 @@ impl SessionActor {
         if self.agent.state != AgentState::Ready {
             return self.finish(admitted, Err(self.not_running().into()));
         }
+        // Before the abort: an agent that waits for an answer would not get to hear of it.
         self.cancel_questions();
         self.session.abort_requested();
         self.write_request_to_agent(admitted, Some(AgentRequest::Abort));
@@ -330,6 +333,7 @@ impl SessionActor {
 
     async fn close(&mut self, admitted: AdmittedCommand) {
         let data = stopped(&admitted.command).as_ref().map(json_text).transpose();
+        // Calls that wait for approval are answered before the session ends, or their askers would wait for ever.
         self.withdraw_gates().await;
         if self.session.status() != SessionStatus::Closed {
             self.stop_agent(AgentEnd::Closed { reason: "closed by a client".to_owned() }).await;

@@ -49,10 +49,13 @@ struct NativeState {
     /// Inputs that no agent has read.
     #[serde(default)]
     waiting: Vec<UndeliveredInput>,
+    /// What waits goes ahead of the next prompt and starts no turn by itself, as after an abort.
     #[serde(default)]
     waits_for_prompt: bool,
+    /// On its way to the agent when this was stored; nobody can know whether it has arrived.
     #[serde(default)]
     delivering: Option<UndeliveredInput>,
+    /// Promised to their senders, so they must survive until the conversation shows them.
     #[serde(default)]
     accepted: Vec<AcceptedPrompt>,
     #[serde(default)]
@@ -109,7 +112,6 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
     }
 }
 
-/// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
 /// The prompts whose acceptance was told and that the conversation does not show yet.
 fn stored_prompts(actor: &SessionActor) -> Vec<AcceptedPrompt> {
     #[cfg(feature = "planted-bugs")]
@@ -119,6 +121,7 @@ fn stored_prompts(actor: &SessionActor) -> Vec<AcceptedPrompt> {
     actor.session.memory().accepted.clone()
 }
 
+/// A session whose agent we stop with ourselves is stored as it was: the next start may take it up again.
 pub(super) fn stored_status(actor: &SessionActor) -> &'static str {
     let status = if actor.agent.was_up_at_shutdown { SessionStatus::Idle } else { actor.session.status() };
     status.as_str()
@@ -164,6 +167,7 @@ pub(crate) fn restore(
         native_session_id: native.session_id,
         native_session_file: native.session_file,
         is_native_file_written: native.is_file_written,
+        // The queue was in the agent's memory and ended with it; what we must deliver of it is in `kept`.
         queue: QueueState::default(),
         kept: native.waiting,
         waits_for_prompt: native.waits_for_prompt,

@@ -9,6 +9,7 @@ use super::{UplinkTask, send_line};
 use crate::clock::now_ms;
 use crate::session::RunnerContext;
 
+/// Often enough for figures that people watch; that a link is dead is noticed by its pings.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 impl UplinkTask {

@@ -21,6 +21,7 @@ pub(super) enum PiStartError {
         "pi is not installed: '{program}' was not found. Install it with \
          'npm install -g @earendil-works/pi-coding-agent', or set pi_command (QD_PI_COMMAND) to where it is."
     )]
+    // Apart from `CannotRun`, because it is the first thing that goes wrong on a new machine and has its own advice.
     NotInstalled { program: String },
     #[error("'{program}' cannot be started: {source}")]
     CannotRun { program: String, source: io::Error },
@@ -58,6 +59,7 @@ impl PiStartError {
 
 impl From<PiStartError> for CodedError {
     fn from(error: PiStartError) -> Self {
+        // Where the conversation is at fault the client can do something about it; the rest is told as a missing agent.
         let code =
             if let PiStartError::Conversation(error) = &error { error.code() } else { ErrorCode::AgentGone };
         code.with(error.to_string())
@@ -84,6 +86,7 @@ pub(super) enum ConversationError {
 }
 
 impl ConversationError {
+    /// Chosen by what the client can do: name another file, wait for the other session, or ask the machine's owner.
     const fn code(&self) -> ErrorCode {
         match self {
             ConversationError::FileGone { .. } | ConversationError::NotFound { .. } => ErrorCode::NotFound,

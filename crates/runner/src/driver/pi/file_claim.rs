@@ -47,6 +47,7 @@ pub(super) struct FileClaim {
 impl FileClaim {
     /// Takes a file for a session, unless another has it.
     pub(super) fn take(path: &Path, session_id: &str) -> Result<FileClaim, ClaimError> {
+        // Two paths may lead to the same file. One that does not exist yet is claimed as it is written.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let mut claimed = CLAIMED.lock();
         let files = claimed.get_or_insert_with(HashMap::new);
@@ -57,6 +58,7 @@ impl FileClaim {
             return Err(ClaimError::OpenInSession { path, owner });
         }
         let lock = match lock_file(&path) {
+            // With an entry of our own the lock is our old one: a session that starts again has not dropped it yet.
             LockResult::Elsewhere if !files.contains_key(&path) => {
                 return Err(ClaimError::OpenElsewhere { path });
             }

@@ -53,6 +53,7 @@ pub(super) async fn launch(
     let sessions = private_home::session_directory(user_dir, &request.cwd);
     fs::create_dir_all(&sessions).map_err(PiStartError::SessionDirectory)?;
     let conversation = conversation(user_dir, request, &sessions)?;
+    // Before pi starts: two of them on one file would silently split the conversation.
     let claim = conversation.path().map(|path| FileClaim::take(path, &request.session_id)).transpose();
     let claim = claim.map_err(ConversationError::from)?;
     let mut warnings = Vec::new();
@@ -73,6 +74,7 @@ pub(super) async fn launch(
         (ChosenConversation::New(id), _) => ["--session-id".into(), OsString::from(id)],
         (_, path) => ["--session".into(), path.unwrap_or(Path::new("")).into()],
     });
+    // What runs in a session is what its configuration names, not what happens to be installed for the user.
     program.extend(["--no-extensions", "--no-approve"].map(OsString::from));
     let own = bridge.into_iter().map(PathBuf::into_os_string);
     for extension in own.chain(request.config.extensions.iter().map(OsString::from)) {

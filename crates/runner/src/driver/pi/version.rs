@@ -26,6 +26,7 @@ pub(super) async fn check(settings: &HarnessSettings) -> Result<(), PiStartError
     let run = Command::new(program)
         .args(arguments)
         .arg("--version")
+        // A program that is not pi might wait for input for ever.
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .env("PI_OFFLINE", "1")

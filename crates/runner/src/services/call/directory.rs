@@ -65,6 +65,7 @@ pub(crate) async fn without_session(
     }
     let workspace_roots = shared.config.services.workspace_roots.clone();
     let (path, is_allowed) = tokio::task::spawn_blocking(move || {
+        // Resolved before it is compared, or a link inside an allowed directory would lead out of it.
         let path = path.canonicalize()?;
         let is_allowed = is_within(&path, &workspace_roots);
         Ok::<_, std::io::Error>((path, is_allowed))

@@ -89,6 +89,7 @@ impl CallLimits {
         // Made first, so that the session's semaphore is forgotten whatever happens.
         let mut permit = CallPermit { permits: None, key, state: Arc::clone(&self.state) };
         let runner_slots = Arc::clone(&self.runner_slots[kind as usize]);
+        // The usual way, without entering the queue. If only one of the two is free it is given back at once.
         if let (Ok(first), Ok(second)) =
             (Arc::clone(&session_slots).try_acquire_owned(), Arc::clone(&runner_slots).try_acquire_owned())
         {
@@ -97,6 +98,7 @@ impl CallLimits {
         }
         let _waiting = WaitingCall::enter(&self.state, scope)?;
         let permits = async {
+            // The session's place first: a session at its limit must not hold places of the runner while it waits.
             let first = session_slots.acquire_owned().await.ok()?;
             Some([first, runner_slots.acquire_owned().await.ok()?])
         };

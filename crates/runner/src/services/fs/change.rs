@@ -39,12 +39,14 @@ pub(crate) fn rename(root: &Root, params: &FsMoveParams, cancel: &Cancellation) 
     let count = match ends.rename() {
         Err(Errno::XDEV) => ends.move_across(params, cancel)?,
         Err(Errno::EXIST) if !ends.overwrite => return Err(exists(&params.to)),
+        // The system renames over a thing of the same kind only, and over a directory only if it is empty.
         Err(Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR) => {
             ends.replace(&ends.from)?;
             1
         }
         done => done.map(|()| 1).map_err(failure)?,
     };
+    // The new name first: after a power cut a file with two names is better than one with none.
     sync_dir(&ends.to.dir)?;
     sync_dir(&ends.from.dir)?;
     Ok(done(params, count))

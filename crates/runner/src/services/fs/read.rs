@@ -38,6 +38,7 @@ pub(crate) fn read(root: &Root, params: &FsReadParams, cancel: &Cancellation) ->
     bytes.truncate(end);
     let is_more = end < read;
     let next_offset = offset.saturating_add(end as u64);
+    // Only of a whole file: it is meant as the condition of a later write.
     let hash = (offset == 0 && !is_more).then(|| hex(&Sha256::digest(&bytes)));
     let content = match encoding {
         Encoding::Text => String::from_utf8(bytes).map_err(|_| ServiceError::NotUtf8)?,

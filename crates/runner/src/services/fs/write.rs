@@ -33,15 +33,18 @@ pub(crate) fn write(
     let content = match params.encoding.unwrap_or_default() {
         Encoding::Text => params.content.as_bytes(),
         Encoding::Base64 => {
+            // Before decoding, which would take the memory that the limit is there to save.
             check_size(params.content.len() / 4 * 3)?;
             decoded = from_base64(&params.content)?;
             &decoded
         }
     };
     check_size(content.len())?;
+    // From here on something changes on the disk.
     cancel.check()?;
     root.create_parents(&path, params.create_parents)?;
     let place = root.parent_of_file(&path)?;
+    // In the directory of the file, because a rename is atomic only within one file system.
     let mut temp = TempFile::create(&place.dir, replaced(&place)?.as_ref())?;
     for chunk in content.chunks(CHUNK_BYTES) {
         cancel.check()?;
@@ -64,12 +67,16 @@ pub(super) fn commit(
     expected: Option<&str>,
     cancel: &Cancellation,
 ) -> ServiceResult<()> {
+    // Before the rename: after a power cut the name must not lead to an empty file.
     temp.file.sync_all().map_err(failure)?;
     let _turn = lock(place)?;
+    // Looked at again under the lock, since it may be another file by now.
     let replaced = replaced(place)?;
     if let Some(replaced) = &replaced {
         temp.keep(replaced)?;
     }
+    // The empty hash says that there must be no file; the rename itself checks that where the file system can, so that
+    // nobody comes in between.
     let is_new = expected == Some("");
     if let Some(expected) = expected.filter(|expected| !expected.is_empty()) {
         let now = current_hash(place, cancel)?;
@@ -111,6 +118,7 @@ fn lock(place: &NameInDir) -> ServiceResult<MutexGuard<'static, ()>> {
     let parent = place.dir.dir_metadata().map_err(failure)?;
     let mut hasher = DefaultHasher::new();
     let (device, number) = (cap_std::fs::MetadataExt::dev(&parent), cap_std::fs::MetadataExt::ino(&parent));
+    // By the directory's identity and not by the path, which may reach the same file in several ways.
     (device, number, &place.name).hash(&mut hasher);
     let at = usize::try_from(hasher.finish() % LOCKS.len() as u64).unwrap_or(0);
     let lock = LOCKS.get(at).unwrap_or(&LOCKS[0]);

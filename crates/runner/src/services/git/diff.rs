@@ -31,6 +31,7 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> CallResult {
         Some(true) => Some(TemporaryIndex::with_untracked(git, path).await?),
         _ => None,
     };
+    // External diff and textconv programs are named by the repository's own settings; reading a diff must not run them.
     let mut options = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--relative"];
     options.push("--ignore-submodules=dirty");
     if staged {
@@ -115,6 +116,7 @@ impl DiffPage {
         DiffPage { offset, limit, bytes: Vec::new(), total: 0 }
     }
 
+    /// True asks for more: the text is read to its end, because its whole length is part of the answer.
     pub(super) fn take(&mut self, piece: &[u8]) -> bool {
         let skipped = usize::try_from(self.offset.saturating_sub(self.total)).unwrap_or(usize::MAX);
         self.total += piece.len() as u64;
@@ -167,6 +169,7 @@ impl TemporaryIndex {
             ServiceError::coded(ErrorCode::Failed, format!("the index cannot be copied: {error}"))
         })?;
         let paths = git.pathspecs(path);
+        // With an intent to add, a file counts as known but empty, so that its diff is its whole content.
         let mut add = vec!["-c", "advice.addEmbeddedRepo=false", "add", "--intent-to-add", "--"];
         add.extend(paths.iter().map(String::as_str));
         let output = git.output(&add, &[("GIT_INDEX_FILE", &index.file)]).await?;
@@ -180,6 +183,7 @@ impl TemporaryIndex {
 
 impl Drop for TemporaryIndex {
     fn drop(&mut self) {
+        // A git that was killed leaves its lock beside the index.
         for name in ["", ".lock"] {
             let mut file = self.file.clone().into_os_string();
             file.push(name);

@@ -23,6 +23,7 @@ pub(super) async fn log(git: &Git, params: &GitLogParams) -> CallResult {
     let head = git.output(&["rev-parse", "--verify", "--quiet", "HEAD"], &[]).await?;
     let mut data = GitLogData::default();
     if head.code == 0 {
+        // One more than wanted tells whether there is a next page.
         let (skip, count) = (format!("--skip={offset}"), format!("--max-count={}", limit + 1));
         let mut arguments =
             vec!["log", "-z", "--no-color", "--no-show-signature", FORMAT, &skip, &count, "HEAD", "--"];

@@ -20,14 +20,17 @@ pub(super) async fn status(git: &Git) -> CallResult {
         "--branch",
         "-z",
         "--untracked-files=all",
+        // To find out whether a submodule is dirty, git would run once more inside it.
         "--ignore-submodules=dirty",
         "--",
     ];
     arguments.extend(paths.iter().map(String::as_str));
     let raw = git.output(&arguments, &[]).await?.check()?;
+    // Git names paths from the top of the repository, which may be above the directory of the session.
     let prefix = git.output(&["rev-parse", "--show-prefix"], &[]).await?.check()?;
     let prefix = String::from_utf8_lossy(&prefix).trim_end_matches('\n').to_owned();
     let mut data = parse(&raw, &prefix);
+    // A second run for people: the text of the first is for programs, and git has no way to print both.
     let mut plain = vec!["status", "--porcelain=v1", "-b", "--ignore-submodules=dirty", "--"];
     plain.extend(paths.iter().map(String::as_str));
     let text = git.output(&plain, &[]).await?.check()?;

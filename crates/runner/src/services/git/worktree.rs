@@ -22,6 +22,7 @@ pub(super) async fn add(
 ) -> CallResult {
     let path = resolve_worktree_path(directory, &params.path).await?;
     let path_text = path.to_string_lossy().into_owned();
+    // Checked, because a name that begins with `-` would be an option to git.
     let branch = params.branch.as_deref().map(revision).transpose()?;
     let base = match &params.base {
         Some(base) => Some(commit(git, base).await?),
@@ -64,6 +65,7 @@ pub(super) async fn remove(
     if params.force == Some(true) {
         arguments.push("--force");
     }
+    // Git's own spelling of the path and not the client's, which may go through links.
     arguments.extend(["--", &path_text]);
     git.output(&arguments, &[]).await?.check()?;
     CallOutput::new(all(git).await?, |_| json!({ "path": path_text }))
@@ -111,6 +113,7 @@ fn worktree_path(
         missing.push(name.to_owned());
         known = parent;
     };
+    // Checked on the resolved path, and only on the part that exists: what is missing below cannot be a link.
     let is_allowed = is_within(&resolved, &[root.to_owned()]) || is_within(&resolved, workspace_roots);
     if !is_allowed {
         return Err(ServiceError::Escapes);

@@ -23,6 +23,7 @@ use crate::services::call::{CallOutput, CallResult, Cancellation, ServiceError};
 /// What is kept of each stream: its end, where the reason of a failure is.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// Builds and tests take minutes; a command that is meant to run for longer says so.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10 * 60);
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -87,6 +88,7 @@ pub(crate) async fn run(
     {
         refuse!(Failed, "The command's input could not be sent: {error}");
     }
+    // A command that reads its input must see its end and not wait for a person.
     process.stdin().close();
     let mut running =
         RunningShell { process, stdout: Some(stdout), stderr: Some(stderr), output: ShellOutput::default() };
@@ -137,6 +139,7 @@ impl RunningShell {
         tokio::pin!(exited, over, drained);
         let (mut status, mut ended) = (None, None);
         let mut buffer = BytesMut::new();
+        // Output is told in steps, so that a command that prints byte by byte does not cost a message for each.
         let mut pace = tokio::time::interval(PACE);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while status.is_none() || self.stdout.is_some() || self.stderr.is_some() {
@@ -209,6 +212,7 @@ struct OutputStream {
 impl ShellOutput {
     fn take(&mut self, stream: usize, bytes: &[u8]) {
         let Some(stream) = self.streams.get_mut(stream) else { return };
+        // Kept as bytes and told as text: a cut in the middle of a character must not spoil the result.
         stream.kept.push(bytes);
         stream.joiner.push(bytes, &mut stream.unsent);
         stream.cut();

@@ -87,6 +87,7 @@ impl SessionActor {
                 return self.agent.health.probe_refused(now);
             }
         };
+        // An answer that comes after a restart is the old agent's and proves nothing about the new one.
         let generation = self.agent.generation;
         self.spawn_input(async move {
             let is_alive = !sent.reply().await.is_err_and(|failure| failure.lost);
@@ -96,6 +97,7 @@ impl SessionActor {
 
     /// The agent hangs: it is killed, everybody is told, and it goes on from its session file.
     async fn restart_hung(&mut self, error: String) {
+        // Without a chance to end by itself: it hangs, and would only use up the grace period.
         self.close_agent(CloseMode::Now).await;
         self.session.gone(now_ms(), AgentEnd::Hung { error: error.clone() }, &mut self.out);
         self.refuse_waiting(&ErrorCode::AgentHung.with(error));

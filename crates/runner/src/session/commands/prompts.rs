@@ -60,6 +60,7 @@ impl SessionActor {
         };
         let (token, is_command) = (admitted.token(), message.starts_with('/'));
         let busy = self.session.is_working();
+        // Before it is written: the agent may show the message before it answers, and then it must be recognised.
         self.session.expect_prompt(ExpectedPrompt {
             token,
             text: message.clone(),
@@ -74,6 +75,7 @@ impl SessionActor {
         let sent = match handle.send_request(AgentRequest::Prompt { message, images, when_busy }) {
             Ok(sent) => sent,
             Err(failure) => {
+                // It never reached the agent, so a later message with the same text is another one.
                 self.session.forget_prompt(token);
                 return self.finish(admitted, Err(failure));
             }

@@ -304,11 +304,11 @@ fn session_name(fields: &mut Fields) -> String {
 }
 
 /// What can be said of a path without looking at the disk.
+/// It is a first line of defence; the runner resolves the path and checks where it leads.
 fn session_path(fields: &mut Fields) -> String {
     let path = fields.required_text("sessionPath");
     if is_longer_than(&path, PATH_CHARS_MAX) {
         fields.error("sessionPath", format_args!("sessionPath too long (max {PATH_CHARS_MAX} chars)"));
-    // A first line of defence that needs no disk; the runner resolves the path and checks where it leads.
     } else if path.contains("..") || path.contains('\0') || path.starts_with('~') {
         fields.error("sessionPath", "sessionPath contains potentially dangerous path components");
     }
