@@ -2,7 +2,8 @@
 //! lines, so that a burst costs one wake-up.
 //!
 //! `memory` joins hub and runner in one process, `socket` joins them over WebSockets and unix sockets, `runner`
-//! dials the hub; `client` is the typed client of `/ws/mux`, `rest` of the hub's JSON calls. What the lines mean
+//! dials the hub; `client` is the typed client of `/ws/mux`, `rest` of the hub's JSON calls,
+//! over `http`. What the lines mean
 //! is not known here.
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,7 @@ pub mod backoff;
 pub mod client;
 pub mod clock;
 pub mod host;
+pub mod http;
 pub mod memory;
 pub mod mutex;
 pub mod net;

@@ -44,7 +44,7 @@ impl RestClient {
 
     /// What is at `path`.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.call(Method::Get, path, None::<&()>).await?.map_err(HttpRefusal::into_error)
+        self.call(Method::GET, path, None::<&()>).await?.map_err(HttpRefusal::into_error)
     }
 
     /// Sends `body` to `path`; a refusal is an error.
@@ -59,7 +59,7 @@ impl RestClient {
 
     /// Deletes what is at `path`.
     pub(crate) async fn delete(&self, path: &str) -> Result<Value> {
-        self.call(Method::Delete, path, None::<&()>).await?.map_err(HttpRefusal::into_error)
+        self.call(Method::DELETE, path, None::<&()>).await?.map_err(HttpRefusal::into_error)
     }
 
     /// Calls and reads the answer; a refusal is an answer too.

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 /// Makes a code and prints what to type on the other machine.
 pub(super) async fn run(settings: &Settings, output: &Output, arguments: &InviteArguments) -> Result<()> {
     let rest = RestClient::of(settings)?;
-    let mut invite: Invite = rest.send(Method::Post, "/api/runners/invites", &serde_json::json!({})).await?;
+    let mut invite: Invite = rest.send(Method::POST, "/api/runners/invites", &serde_json::json!({})).await?;
     let (url, warning) = match &arguments.at {
         Some(typed) => (named(typed, &invite.url)?, None),
         None => reachable(settings, &invite.url),

@@ -65,7 +65,7 @@ pub(super) async fn run(
     before.with_attempt(&membership).write(&settings.data_dir)?;
     let request = request(&code, &membership.runner_id, &membership.key);
     let dial = NotingDial::default();
-    match rest.call_by::<Joined>(&dial, Method::Post, JOIN_PATH, Some(&request)).await {
+    match rest.call_by::<Joined>(&dial, Method::POST, JOIN_PATH, Some(&request)).await {
         Ok(Ok(_)) => confirm(settings, output, before.confirmed(), membership),
         // A clear no: nothing was accepted, so the old state is the true one.
         Ok(Err(refusal)) if refusal.status < SERVER_TROUBLE => {
@@ -106,7 +106,7 @@ async fn is_known(rest: &RestClient, code: &InviteCode, confirmed: &Membership) 
     // A key that was just changed may count already.
     for key in std::iter::once(&confirmed.key).chain(&confirmed.next_key) {
         let request = JoinRequest { known_only: Some(true), ..request(code, &confirmed.runner_id, key) };
-        match rest.call::<Joined>(Method::Post, JOIN_PATH, Some(&request)).await? {
+        match rest.call::<Joined>(Method::POST, JOIN_PATH, Some(&request)).await? {
             Ok(_) => return Ok(true),
             Err(refusal) if refusal.status == 404 => {}
             Err(refusal) => return Err(refused(refusal, &confirmed.runner_id)),

@@ -19,7 +19,7 @@ pub(super) async fn rotate(settings: &Settings, output: &Output, name: &str) -> 
     let runner_id = resolve_runner(settings, name).await?;
     let path = format!("/api/runners/{runner_id}/rotate");
     let answer: Value = RestClient::of(settings)?
-        .call(Method::Post, &path, None::<&()>)
+        .call(Method::POST, &path, None::<&()>)
         .await?
         .map_err(HttpRefusal::into_error)?;
     output.report(

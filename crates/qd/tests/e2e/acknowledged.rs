@@ -195,6 +195,12 @@ async fn an_acknowledged_input_is_in_the_history_once_after_a_kill_at_any_moment
         let is_alone = random.below(2) == 0;
         let sandbox = if is_alone { qd.kill9().await } else { qd.kill9_with_agents().await };
         (qd, mux) = up(sandbox).await;
+        // Until the runner is back the hub answers with its copy, which may not have the last moment.
+        until(&session, async || {
+            let state = mux.state(&session).await;
+            if state["status"] == "offline" { Err(short(&state)) } else { Ok(()) }
+        })
+        .await;
         let said = SessionHistory::to(&qd, &mut mux, &session).await;
         let (shown, waiting) = (said.shown(&text).len(), said.waiting(&text));
         let round_name = format!(

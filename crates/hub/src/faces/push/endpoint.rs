@@ -4,21 +4,18 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::Uri;
+use http::header::{CONNECTION, HOST, RETRY_AFTER};
+use http::{Request, Uri};
+use qd_link::http::{HttpError, exchange};
 use qd_link::net::{BoxedStream, Dial, TcpDial};
 use qd_link::tls::{self, Trust};
 use qd_link::url::ServerUrl;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Addresses of push services are long, but not longer than this.
 const URL_BYTES_MAX: usize = 2048;
 /// How long a push service may take to say that it has a message.
 const POST_TIMEOUT: Duration = Duration::from_secs(10);
-/// More than any push service sends; the hub reads what a stranger's server answers.
-const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Interim answers (1xx) before the real one.
-const INTERIM_ANSWERS_MAX: usize = 4;
 
 /// Why an address is none that a push may be sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -42,16 +39,12 @@ pub(super) enum PostError {
     Unreachable(std::io::Error),
     #[error("{0}")]
     Tls(String),
-    #[error("the connection broke: {0}")]
-    Broken(#[from] std::io::Error),
+    #[error("the request cannot be sent: {0}")]
+    BadRequest(#[from] http::Error),
+    #[error("it did not answer as it should: {0}")]
+    NoAnswer(#[from] HttpError),
     #[error("it did not answer in time")]
     TimedOut,
-    #[error("it closed the connection without an answer")]
-    NoAnswer,
-    #[error("its answer is too long")]
-    AnswerTooLong,
-    #[error("its answer is no HTTP")]
-    NotHttp,
 }
 
 /// An address that a push may be sent to.
@@ -99,15 +92,16 @@ impl PushEndpoint {
         headers: &[(&str, String)],
         body: &[u8],
     ) -> Result<PushServiceAnswer, PostError> {
-        let exchange = async {
-            let mut stream = self.stream().await?;
-            let mut request = self.head(headers, body.len()).into_bytes();
-            request.extend_from_slice(body);
-            stream.write_all(&request).await?;
-            stream.flush().await?;
-            read_answer(&mut stream).await
+        let mut request = Request::post(&self.path).header(HOST, &self.authority).header(CONNECTION, "close");
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(body.to_vec().into())?;
+        let post = async {
+            let stream = self.stream().await?;
+            Ok(exchange(stream, request, async |answer| Ok(PushServiceAnswer::of(&answer))).await?)
         };
-        timeout(POST_TIMEOUT, exchange).await.unwrap_or(Err(PostError::TimedOut))
+        timeout(POST_TIMEOUT, post).await.unwrap_or(Err(PostError::TimedOut))
     }
 
     async fn stream(&self) -> Result<BoxedStream, PostError> {
@@ -119,18 +113,6 @@ impl PushEndpoint {
         tls::client(stream, self.url.host(), &Trust::System)
             .await
             .map_err(|error| PostError::Tls(error.to_string()))
-    }
-
-    fn head(&self, headers: &[(&str, String)], body_bytes: usize) -> String {
-        let mut head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {body_bytes}\r\n",
-            self.path, self.authority
-        );
-        for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        head
     }
 }
 
@@ -167,40 +149,11 @@ pub(super) struct PushServiceAnswer {
     pub(super) retry_after: Option<Duration>,
 }
 
-async fn read_answer(stream: &mut BoxedStream) -> Result<PushServiceAnswer, PostError> {
-    let mut head = Vec::new();
-    loop {
-        if let Some(answer) = parse_answer(&head)? {
-            return Ok(answer);
-        }
-        if head.len() > HEAD_BYTES_MAX {
-            return Err(PostError::AnswerTooLong);
-        }
-        if stream.read_buf(&mut head).await? == 0 {
-            return Err(PostError::NoAnswer);
-        }
+impl PushServiceAnswer {
+    fn of<B>(answer: &http::Response<B>) -> Self {
+        let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        PushServiceAnswer { status: answer.status().as_u16(), retry_after: seconds.map(Duration::from_secs) }
     }
-}
-
-/// The answer once its head is whole.
-fn parse_answer(mut bytes: &[u8]) -> Result<Option<PushServiceAnswer>, PostError> {
-    // The whole head is parsed again whenever more has come. It is short, and that needs no state between reads.
-    for _ in 0..=INTERIM_ANSWERS_MAX {
-        let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
-        let head = String::from_utf8_lossy(&bytes[..end]);
-        let mut lines = head.split("\r\n");
-        let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1."));
-        let status = status.and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse::<u16>().ok());
-        let status = status.ok_or(PostError::NotHttp)?;
-        if !(100..200).contains(&status) {
-            let seconds = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
-                name.eq_ignore_ascii_case("retry-after").then(|| value.trim().parse::<u64>().ok())?
-            });
-            return Ok(Some(PushServiceAnswer { status, retry_after: seconds.map(Duration::from_secs) }));
-        }
-        bytes = &bytes[end + 4..];
-    }
-    Err(PostError::NotHttp)
 }
 
 #[cfg(test)]
@@ -243,14 +196,18 @@ mod tests {
 
     #[test]
     fn answers_are_read_from_their_heads() {
-        let answer = |text: &str| parse_answer(text.as_bytes()).ok();
-        let plain = |status| Some(Some(PushServiceAnswer { status, retry_after: None }));
-        assert_eq!(answer("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"), plain(201));
-        assert_eq!(answer("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 410 Gone\r\n\r\n"), plain(410));
-        assert_eq!(answer("HTTP/1.1 201 Created\r\n"), Some(None));
-        let later = PushServiceAnswer { status: 429, retry_after: Some(Duration::from_secs(7)) };
-        assert_eq!(answer("HTTP/1.1 429 Later\r\nretry-after: 7\r\n\r\n"), Some(Some(later)));
-        assert_eq!(answer("HTTP/1.1 503 Later\r\nRetry-After: Fri, 01 Jan\r\n\r\n"), plain(503));
-        assert_eq!(answer("SSH-2.0\r\n\r\n"), None);
+        let answer = |status, retry_after: Option<&str>| {
+            let answer = http::Response::builder().status(status);
+            let answer =
+                retry_after.into_iter().fold(answer, |answer, value| answer.header(RETRY_AFTER, value));
+            PushServiceAnswer::of(&answer.body(()).unwrap())
+        };
+        let expected = |status, seconds: Option<u64>| PushServiceAnswer {
+            status,
+            retry_after: seconds.map(Duration::from_secs),
+        };
+        assert_eq!(answer(201, None), expected(201, None));
+        assert_eq!(answer(429, Some("7")), expected(429, Some(7)));
+        assert_eq!(answer(503, Some("Fri, 01 Jan")), expected(503, None));
     }
 }

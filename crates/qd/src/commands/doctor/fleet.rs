@@ -70,7 +70,7 @@ pub(super) async fn hub(settings: &Settings) -> Option<Check> {
                 return Some(Check::failed(NAME, error.message, "join again: qd runner join URL --force"));
             }
         };
-    let answer = rest::call(&url, &trust, &TcpDial, Method::Get, "/healthz", None, None).await;
+    let answer = rest::call(&url, &trust, &TcpDial, Method::GET, "/healthz", None, None).await;
     Some(match answer {
         // Any answer will do, since only the way to the hub is tested here.
         Ok((_, _)) if !url.is_tls() => Check::ok(NAME, format!("{url} answers, without encryption")),

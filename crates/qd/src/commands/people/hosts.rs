@@ -24,7 +24,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
         HostsCommand::List => list(&rest, output).await,
         HostsCommand::Confirm { host } => {
             let path = format!("/api/hosts/{}/confirm", escape(&host));
-            rest.send::<Value>(Method::Post, &path, &json!({})).await?;
+            rest.send::<Value>(Method::POST, &path, &json!({})).await?;
             output.report(&json!({ "host_id": host }), &format!("confirmed {host}"))
         }
         HostsCommand::Remove { host } => {
@@ -33,7 +33,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
         }
         HostsCommand::Add { host } => {
             let new = NewForeignHost { host_id: host };
-            let added: AddedForeignHost = rest.send(Method::Post, "/api/hosts", &new).await?;
+            let added: AddedForeignHost = rest.send(Method::POST, "/api/hosts", &new).await?;
             if output.json {
                 return output.json_line(&added);
             }

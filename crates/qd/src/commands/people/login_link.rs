@@ -15,7 +15,7 @@ const MINUTE_MS: i64 = 60_000;
 /// Prints a link that signs one browser in, once.
 pub(crate) async fn run(settings: &Settings, output: &Output) -> Result<()> {
     let rest = RestClient::of(settings)?;
-    let link: LoginLink = rest.send(Method::Post, "/api/logins/links", &json!({})).await?;
+    let link: LoginLink = rest.send(Method::POST, "/api/logins/links", &json!({})).await?;
     if output.json {
         return output.json_line(&link);
     }

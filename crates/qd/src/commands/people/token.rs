@@ -34,7 +34,7 @@ async fn add(settings: &Settings, output: &Output, new: NewToken) -> Result<()> 
         scopes: (!scopes.is_empty()).then_some(scopes),
         days: new.days,
     };
-    let added: AddedAccessToken = rest.send(Method::Post, "/api/tokens", &body).await?;
+    let added: AddedAccessToken = rest.send(Method::POST, "/api/tokens", &body).await?;
     if output.json {
         return output.json_line(&added);
     }
@@ -62,7 +62,7 @@ async fn revoke(settings: &Settings, output: &Output, name: &str) -> Result<()> 
             .hint("`qd token list` shows the names"));
     }
     let path = format!("/api/tokens/{name}");
-    let answer = RestClient::of(settings)?.call::<Value>(Method::Delete, &path, None::<&Value>).await?;
+    let answer = RestClient::of(settings)?.call::<Value>(Method::DELETE, &path, None::<&Value>).await?;
     let answer = answer.map_err(|refusal| match refusal.status {
         404 => CliError {
             kind: refusal.code.map_or(ErrorKind::Failed, ErrorKind::Coded),

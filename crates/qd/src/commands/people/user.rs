@@ -24,7 +24,7 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: UserComma
         UserCommand::Add { name, role } => {
             let person =
                 NewPerson { username: name.clone(), password: read_password()?, role: parse_role(&role)? };
-            rest.send::<Value>(Method::Post, "/api/people", &person).await?;
+            rest.send::<Value>(Method::POST, "/api/people", &person).await?;
             report(output, &name, &format!("added {name}, {role}"))
         }
         UserCommand::List => list(&rest, output).await,
@@ -58,7 +58,7 @@ async fn change_person(
     change: &ChangePerson,
     what: &str,
 ) -> Result<()> {
-    rest.send::<Value>(Method::Patch, &format!("/api/people/{}", escape(name)), change).await?;
+    rest.send::<Value>(Method::PATCH, &format!("/api/people/{}", escape(name)), change).await?;
     report(output, name, &format!("{name} {what}"))
 }
 
