@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod authenticate;
+pub(crate) mod check_request;
 pub(crate) mod invites;
 pub(crate) mod login;
 pub(crate) mod principals;

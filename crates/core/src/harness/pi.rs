@@ -2,16 +2,16 @@
 
 mod bridge;
 mod decode;
+mod deltas;
 mod encode;
 mod entries;
-mod events;
 mod extension;
 mod message;
 mod native;
+mod other_events;
 mod replies;
 mod stored;
 mod tree;
-mod update;
 mod version;
 
 pub use bridge::{BridgeMessage, PiNavigated, PiTool, navigate_prompt, private_command};

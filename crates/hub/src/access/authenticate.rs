@@ -121,7 +121,7 @@ impl Refusal {
 }
 
 /// Checks that the request was meant for us: against pages of other sites and names that are made to point here.
-pub(crate) fn check_place(
+pub(crate) fn check_host_and_origin(
     config: &HubConfig,
     headers: &HeaderMap,
     authority: Option<&str>,
@@ -433,7 +433,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        check_place(&config, &headers, None).is_ok()
+        check_host_and_origin(&config, &headers, None).is_ok()
     }
 
     #[test]

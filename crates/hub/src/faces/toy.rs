@@ -14,13 +14,14 @@ use qd_wire::ErrorCode;
 use qd_wire::command_table::CommandName;
 
 use super::{Face, RunnerUpdate, SessionUpdate};
+use crate::access::check_request::check_access;
 use crate::command::Command;
 use crate::command::ask::ask;
 use crate::config::HubConfig;
 use crate::connection::{ConnectionHandler, HandlerContext, Mailbox, frame};
 use crate::hub::Hub;
 use crate::server::Server;
-use crate::server::router::{check_access, failed, refused};
+use crate::server::router::{failed, refused};
 use crate::server::upgrade::{NO_WEBSOCKET, accept_key, speak};
 use crate::sessions::published::PublishedEvents;
 

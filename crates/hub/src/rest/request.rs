@@ -15,9 +15,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Duration, timeout};
 
 use crate::access::authenticate::Refusal;
+use crate::access::check_request::{check_known, check_permission};
 use crate::access::principals::Principal;
 use crate::server::Server;
-use crate::server::router::{check_known, check_permission, failed_as, failed_with, refused, unavailable};
+use crate::server::router::{failed_as, failed_with, refused, unavailable};
 
 /// No call has a long body, but for commands and files, which read theirs themselves.
 const BODY_BYTES_MAX: usize = 64 << 10;

@@ -1,25 +1,22 @@
-//! The routes.
+//! The routes, and the answers that refuse a request. Who may do what is checked in `access/check_request`.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::to_bytes;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{any, head, post};
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, StatusCode, Uri};
 use qd_store::StoreError;
-use qd_wire::command_table::Permission;
 use qd_wire::rest::Health;
 use qd_wire::{CodedError, ErrorCode};
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::access::authenticate::{self, Refusal};
 use crate::access::login::with_code;
-use crate::access::principals::Principal;
 use crate::hub::Hub;
 use crate::rest;
 use crate::rest::request::Viewer;
@@ -27,8 +24,6 @@ use crate::rest::runners;
 use crate::server::upgrade::upgrade;
 use crate::server::{Server, assets, safe_headers};
 
-/// Where the WebSockets are.
-const SOCKETS: &str = "/ws/";
 /// The framework's own words for what it cannot read are a line.
 const REJECTION_BYTES_MAX: usize = 4096;
 
@@ -41,7 +36,7 @@ pub(crate) fn routes(server: Server) -> Router {
         .merge(server.hub.faces.routes())
         .method_not_allowed_fallback(wrong_method)
         .fallback(assets::app)
-        .layer(middleware::from_fn_with_state(hub, check_place));
+        .layer(middleware::from_fn_with_state(hub, check_host_and_origin));
     let for_runners = Router::new()
         .route("/ws/runner", any(runners::link))
         .route("/api/runners/join", post(runners::join))
@@ -51,9 +46,13 @@ pub(crate) fn routes(server: Server) -> Router {
     for_people.merge(for_runners).layer(middleware::from_fn(safe_headers::add)).with_state(server)
 }
 
-pub(crate) async fn check_place(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_host_and_origin(
+    State(hub): State<Arc<Hub>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
-    match authenticate::check_place(&hub.config, request.headers(), authority.as_deref()) {
+    match authenticate::check_host_and_origin(&hub.config, request.headers(), authority.as_deref()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(&refusal),
     }
@@ -116,74 +115,6 @@ pub(crate) async fn code_rejections(request: Request, next: Next) -> Response {
     }
     let text = to_bytes(response.into_body(), REJECTION_BYTES_MAX).await.unwrap_or_default();
     failed(ErrorCode::InvalidRequest, &String::from_utf8_lossy(&text))
-}
-
-#[derive(Deserialize, Default)]
-struct QuerySecrets {
-    token: Option<String>,
-    code: Option<String>,
-}
-
-fn secrets(uri: &Uri) -> QuerySecrets {
-    Query::<QuerySecrets>::try_from_uri(uri).map(|Query(secrets)| secrets).unwrap_or_default()
-}
-
-/// The code in the query of `/login`.
-pub(crate) fn query_code(uri: &Uri) -> String {
-    secrets(uri).code.unwrap_or_default()
-}
-
-/// The token in the query of a WebSocket, whose headers a page cannot set. Everywhere else it would only get into the
-/// logs and histories that addresses get into.
-fn query_token(uri: &Uri) -> Option<String> {
-    secrets(uri).token.filter(|_| uri.path().starts_with(SOCKETS))
-}
-
-/// Tells who has sent the request, whatever they may do.
-pub(crate) async fn check_known(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
-    let token = query_token(uri);
-    authenticate::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref()).await
-}
-
-/// The same as [`check_access`] on a port where every path is a WebSocket.
-pub(crate) async fn check_port_access(
-    hub: &Hub,
-    uri: &Uri,
-    headers: &HeaderMap,
-) -> Result<Principal, Refusal> {
-    let token = secrets(uri).token;
-    let known =
-        authenticate::check_access(&hub.config, &hub.store, &hub.principals, headers, token.as_deref());
-    let principal = known.await?;
-    principal.rights().check(uri.path(), Permission::View).map_err(Refusal::Denied)?;
-    Ok(principal)
-}
-
-/// Checks that the request comes from somebody with this permission.
-pub(crate) async fn check_permission(
-    hub: &Hub,
-    uri: &Uri,
-    headers: &HeaderMap,
-    permission: Permission,
-) -> Result<Principal, Refusal> {
-    let principal = check_known(hub, uri, headers).await?;
-    principal.rights().check(uri.path(), permission).map_err(Refusal::Denied)?;
-    Ok(principal)
-}
-
-/// Whether the request has a token, right or wrong.
-pub(crate) fn has_token(uri: &Uri, headers: &HeaderMap) -> bool {
-    authenticate::bearer(headers).is_some() || query_token(uri).is_some()
-}
-
-/// The same on a port where every path is a WebSocket.
-pub(crate) fn has_port_token(uri: &Uri, headers: &HeaderMap) -> bool {
-    authenticate::bearer(headers).is_some() || secrets(uri).token.is_some()
-}
-
-/// Checks that the request comes from somebody who may see what is here.
-pub(crate) async fn check_access(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Result<Principal, Refusal> {
-    check_permission(hub, uri, headers, Permission::View).await
 }
 
 async fn mux(State(hub): State<Arc<Hub>>, Viewer(principal): Viewer, request: Request) -> Response {

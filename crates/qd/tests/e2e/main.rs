@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is test code, helpers included")]
 
 mod access;
-mod acknowledged;
 mod cli;
 mod crashes;
 mod demo;
@@ -17,6 +16,7 @@ mod pi;
 mod pi_server;
 mod push;
 mod queue;
+mod random_kills;
 mod reconnect;
 mod restarts;
 mod runs;

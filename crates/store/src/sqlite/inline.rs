@@ -1,6 +1,6 @@
 //! The way without threads: one connection that a writing task owns and that reads borrow between its commits.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -12,6 +12,7 @@ use crate::error::{Result, StoreError};
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::execution::SimulatedDisk;
 use crate::sqlite::group::Job;
+use crate::sqlite::lock::lock;
 use crate::sqlite::reader::READS_WAITING_MAX;
 use crate::sqlite::writer::{BackgroundWork, JobGroup, WriterMessage, close, commit};
 
@@ -162,9 +163,4 @@ async fn pause(disk: &dyn SimulatedDisk) {
     if !delay.is_zero() {
         sleep(delay).await;
     }
-}
-
-/// The data behind these locks is whole at every step, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::bridge::BridgeMessage;
 use super::encode::encode;
 use super::extension::{self, ErrorTally};
-use super::{events, update};
+use super::{deltas, other_events};
 use crate::agent::{AgentEvent, AgentRequest, MessageHead};
 use crate::harness::lines::preview;
 use crate::harness::{AgentRefusal, AgentReply, Codec, Decoded, UnsupportedRequest};
@@ -59,28 +59,28 @@ impl PiCodec {
     fn record(&mut self, line: &[u8], now_ms: i64, out: &mut Vec<PiOutput>) -> LineResult {
         let kind = kind_of(line)?;
         match kind.as_ref() {
-            "message_update" => update::message_update(line, out),
+            "message_update" => deltas::message_update(line, out),
             "response" => reply(line, out),
             "agent_start" => self.agent_start(line, out),
-            "agent_end" => events::agent_end(line, out),
+            "agent_end" => other_events::agent_end(line, out),
             "agent_settled" => self.agent_settled(line, out),
             "message_start" => self.message_start(line, now_ms, out),
             "message_end" => self.message_end(line, now_ms, out),
-            "tool_execution_start" => events::tool_start(line, out),
-            "tool_execution_update" => events::tool_update(line, out),
-            "tool_execution_end" => events::tool_end(line, out),
-            "queue_update" => events::queue_update(line, out),
-            "auto_retry_start" => events::retry_start(line, out),
-            "auto_retry_end" => events::retry_end(line, out),
-            "compaction_start" | "auto_compaction_start" => events::compaction_start(line, out),
-            "compaction_end" | "auto_compaction_end" => events::compaction_end(line, out),
-            "thinking_level_changed" => events::thinking_level_changed(line, out),
-            "session_info_changed" => events::session_info_changed(line, out),
-            "entry_appended" => events::entry_appended(line, out),
+            "tool_execution_start" => other_events::tool_start(line, out),
+            "tool_execution_update" => other_events::tool_update(line, out),
+            "tool_execution_end" => other_events::tool_end(line, out),
+            "queue_update" => other_events::queue_update(line, out),
+            "auto_retry_start" => other_events::retry_start(line, out),
+            "auto_retry_end" => other_events::retry_end(line, out),
+            "compaction_start" | "auto_compaction_start" => other_events::compaction_start(line, out),
+            "compaction_end" | "auto_compaction_end" => other_events::compaction_end(line, out),
+            "thinking_level_changed" => other_events::thinking_level_changed(line, out),
+            "session_info_changed" => other_events::session_info_changed(line, out),
+            "entry_appended" => other_events::entry_appended(line, out),
             "extension_ui_request" => extension::ui_request(line, out),
             "extension_error" => self.extension_error(line, out),
             // Turns are loops inside one turn of ours; what a person's shell command prints comes with its reply.
-            "turn_start" | "turn_end" | "bash_execution_update" => events::absorbed(line),
+            "turn_start" | "turn_end" | "bash_execution_update" => other_events::absorbed(line),
             other => unknown(other, line, out),
         }
     }
@@ -169,7 +169,7 @@ pub(super) fn text_of(value: Value) -> String {
 /// A native event nobody knows, with all its fields.
 pub(super) fn unknown(kind: &str, line: &[u8], out: &mut Vec<PiOutput>) -> LineResult {
     let fields = if line.len() > UNKNOWN_FIELDS_BYTES_MAX {
-        events::absorbed(line)?;
+        other_events::absorbed(line)?;
         JsonObject::from_iter([("omitted_bytes".to_owned(), Value::from(line.len()))])
     } else {
         let mut fields: JsonObject = serde_json::from_slice(line)?;

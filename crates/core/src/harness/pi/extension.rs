@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::bridge::{self, BridgeMessage};
 use super::decode::{LineResult, PiOutput, UNKNOWN_FIELDS_BYTES_MAX, text_of};
-use super::events::whole;
+use super::other_events::whole;
 use crate::agent::AgentEvent;
 
 #[derive(Default, Deserialize)]

@@ -5,7 +5,7 @@ use qd_wire::message::{KnownPart, MediaSource, OtherPart, Part, Role, StopReason
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::events::whole;
+use super::other_events::whole;
 use crate::agent::{MessageHead, NativeMessage};
 
 /// As much of a message as its beginning needs; the content is skipped.

@@ -8,7 +8,7 @@ use qd_wire::message::Role;
 use serde_json::{Value, json};
 
 use super::bridge::PRIVATE_COMMANDS;
-use super::events::whole;
+use super::other_events::whole;
 
 /// How pi stands (`get_state`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

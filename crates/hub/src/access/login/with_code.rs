@@ -13,13 +13,12 @@ use qd_wire::ErrorCode;
 
 use super::{cookie, make_login};
 use crate::access::authenticate;
+use crate::access::check_request::{check_known, query_code};
 use crate::access::principals::OWNER;
 use crate::hub::Hub;
 use crate::server::assets::wants_page;
 use crate::server::listen::Peer;
-use crate::server::router::{
-    check_known, failed, failed_as, failed_with, no_randomness, query_code, unavailable,
-};
+use crate::server::router::{failed, failed_as, failed_with, no_randomness, unavailable};
 
 const UNUSABLE: &str = "This sign-in link is used up or too old. Make a new one in the app on a browser that is signed in (Settings), or start 'qd up' again, which prints one";
 /// Where the app says the same to a person.

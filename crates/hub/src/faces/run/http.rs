@@ -21,13 +21,14 @@ use super::handler::{AppHandler, HOST_OFFLINE, UNKNOWN_RUN, prepare};
 use super::lists;
 use super::messages::{self, MessagesPage, MessagesQuery};
 use crate::access::authenticate::Refusal;
+use crate::access::check_request::{check_known, has_token};
 use crate::access::principals::Principal;
 use crate::command::ask::{CommandAnswer, CommandSender};
 use crate::command::send_ready;
 use crate::hub::Hub;
 use crate::rest::request::{QueryResult, read_query};
 use crate::server::Server;
-use crate::server::router::{check_known, has_token, refused};
+use crate::server::router::refused;
 use crate::server::upgrade::{accept_key, speak};
 
 /// Bytes of an input; the original takes as many.

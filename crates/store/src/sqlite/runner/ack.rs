@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -11,6 +11,7 @@ use super::spool::{SpoolPosition, SpoolPositions};
 use super::tail;
 use crate::sqlite::error::SqlResult;
 use crate::sqlite::group::in_transaction;
+use crate::sqlite::lock::lock;
 use crate::sqlite::writer::BackgroundWork;
 
 /// Acks wait this long at most, so that many become one change. Rare, because on two cores a thread that wakes up
@@ -79,7 +80,7 @@ impl PendingAcks {
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingAcks> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::authenticate::Refusal;
+use crate::access::check_request::{check_access, check_port_access, has_port_token};
 use crate::access::principals::{ANONYMOUS, OWNER, Principal};
 use crate::connection::Connection;
 use crate::faces::Face;
@@ -22,9 +23,7 @@ use crate::faces::pi_server::clients::connections::ConnectionAdmission;
 use crate::faces::pi_server::clients::handler::{PiHandler, RejectingHandler};
 use crate::hub::Hub;
 use crate::server::listen::{self, FaceListeners, HubHandle, Listen};
-use crate::server::router::{
-    check_access, check_place, check_port_access, failed, failed_as, has_port_token, refused,
-};
+use crate::server::router::{check_host_and_origin, failed, failed_as, refused};
 use crate::server::upgrade::{accept_key, has_word, switch};
 
 /// Requests of the process itself that may wait.
@@ -133,7 +132,7 @@ async fn serve_connector(hub: &Arc<Hub>, connector: Option<PiConnectorEnd>, stop
 fn port_routes(hub: &Arc<Hub>) -> Router {
     Router::new()
         .fallback(upgrade_on_port)
-        .layer(middleware::from_fn_with_state(Arc::clone(hub), check_place))
+        .layer(middleware::from_fn_with_state(Arc::clone(hub), check_host_and_origin))
         .with_state(Arc::clone(hub))
 }
 
