@@ -5,7 +5,7 @@ use qd_testkit::qd::files_below;
 use qd_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::{pi, pi_session, restarted, session_rows, with};
+use crate::{pi, pi_session, restarted, session_rows, until, with};
 
 fn on(session: &str, cmd: &str, more: Value) -> Value {
     with(crate::on(session, cmd), more)
@@ -113,9 +113,15 @@ async fn a_session_is_named_and_its_figures_are_told() {
     assert!(stats["cost_usd"].as_f64() > Some(0.0), "{stats}");
     let commands = mux.ok(on(&session, "get_commands", json!({}))).await;
     assert!(commands["commands"].is_array());
-    let process = &mux.state(&session).await["process"];
-    assert!(process["alive"] == true && process["pid"].as_u64() > Some(1), "{process}");
-    assert!(process["rss_bytes"].as_u64() > Some(1 << 20), "{process}");
+    // The first look may come before the new process has become pi; the next comes with the heartbeat.
+    until("the figures of the process", async || {
+        let process = mux.state(&session).await["process"].clone();
+        let is_pi = process["alive"] == true
+            && process["pid"].as_u64() > Some(1)
+            && process["rss_bytes"].as_u64() > Some(1 << 20);
+        if is_pi { Ok(()) } else { Err(process.to_string()) }
+    })
+    .await;
     let (_qd, mut mux) = restarted(qd).await;
     assert_eq!(mux.state(&session).await["title"], "Harbour");
     mux.attach_and_prompt(&session, "@@text").await;
