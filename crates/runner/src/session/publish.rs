@@ -67,6 +67,20 @@ impl CommitState {
             Err(_) => {}
         }
     }
+
+    /// Whether this round settles the name of an input, which the store learns with the round's commit.
+    pub(super) fn is_input_settled(&self, input_id: &str) -> bool {
+        self.settled_inputs.iter().any(|settled| settled == input_id)
+    }
+
+    /// Takes the name of an input that was refused in this round: the store still has it as begun.
+    pub(super) fn take_refused_input(&mut self, input_id: &str) -> bool {
+        let Some(place) = self.refused_inputs.iter().position(|refused| refused == input_id) else {
+            return false;
+        };
+        self.refused_inputs.remove(place);
+        self.begun_inputs.insert(input_id.to_owned())
+    }
 }
 
 /// How a commit went.

@@ -195,11 +195,25 @@ impl SessionActor {
 
     /// The one end of a command: its outcome is stored, then its response sent, then whoever waited goes on.
     pub(crate) fn finish(&mut self, admitted: AdmittedCommand, result: AgentResult<Option<Arc<str>>>) {
+        self.end_input_of(&admitted, &result);
         // One whose time was over has its outcome, and no other.
         if !admitted.is_given_up {
             self.conclude(&admitted, result, false);
         }
         self.notify_queue(QueueInput::Finished { token: admitted.token() });
+    }
+
+    /// Settles or frees the name of an input by what became of it.
+    pub(crate) fn end_input_of(
+        &mut self,
+        admitted: &AdmittedCommand,
+        result: &AgentResult<Option<Arc<str>>>,
+    ) {
+        if let Command::RunInput(params) = &admitted.command
+            && admitted.is_input_taken
+        {
+            self.publishing.end_input(&params.input_id, result);
+        }
     }
 
     /// Gives a command its outcome.
@@ -218,11 +232,6 @@ impl SessionActor {
         }
         if result.is_err() {
             self.end_provider_call(token);
-        }
-        if let Command::RunInput(params) = &admitted.command
-            && admitted.is_input_taken
-        {
-            self.publishing.end_input(&params.input_id, &result);
         }
         let session_version = self.exists.then(|| self.session.memory().version);
         let can_be_lost = spec.mutating || spec.is_input();

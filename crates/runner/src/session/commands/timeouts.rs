@@ -34,7 +34,9 @@ impl SessionActor {
 
     /// Answers for a command that never began.
     pub(crate) fn time_out(&mut self, admitted: &AdmittedCommand) {
-        self.conclude(admitted, Err(timed_out(admitted)), true);
+        let result = Err(timed_out(admitted));
+        self.end_input_of(admitted, &result);
+        self.conclude(admitted, result, true);
     }
 
     /// Answers for a command that the agent has, and asks the agent to stop it where it can. What the agent says of
@@ -55,6 +57,7 @@ impl SessionActor {
         }
         self.end_bash_call(token, BashEnd::TimedOut);
         self.conclude(&admitted, Err(timed_out(&admitted)), true);
+        // The name of an input stays begun until the agent says what became of it: it may yet take the input.
         admitted.is_given_up = true;
         self.commands.put(admitted);
     }

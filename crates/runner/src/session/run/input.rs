@@ -103,6 +103,8 @@ impl SessionActor {
                 Ok(true)
             }
             InputClaim::Settled => Ok(false),
+            InputClaim::Begun if self.publishing.is_input_settled(input_id) => Ok(false),
+            InputClaim::Begun if self.publishing.take_refused_input(input_id) => Ok(true),
             InputClaim::Begun if self.publishing.begun_inputs.contains(input_id) => {
                 let error = format!(
                     "Input '{input_id}' is being written; send it again in a moment to learn how it ended"

@@ -57,6 +57,43 @@ async fn an_input_that_a_crash_cut_off_is_not_called_a_duplicate() {
     runner.stop().await;
 }
 
+/// What an agent has when its time is over it may still take, so its name is free only when the agent has refused it.
+#[tokio::test]
+async fn an_input_whose_time_is_over_is_not_written_again_while_the_agent_has_it() {
+    let mut runner = RunnerFixture::with_session("pi").await;
+    let command = |input_id: &str, text: &str, key: &str| json!({"cmd": "run.input", "session_id": "s", "input_id": input_id, "text": text, "idempotency_key": key});
+    let from = runner.lines.len();
+    let id = runner.send(command("i1", "/ask\n", "k1")).await;
+    let asked = runner.event(from, "agent.input_needed").await;
+    runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "k1"})).await;
+    let answer = runner.find(from, "the answer", |line| line["id"] == id.as_str()).await;
+    assert_eq!(answer["code"], "timed_out", "{answer}");
+    let answer = runner.call(command("i1", "/ask\n", "k2")).await;
+    assert_eq!(answer["code"], "busy", "{answer}");
+    let response = json!({"cmd": "input_response", "session_id": "s", "confirmed": true,
+                          "request_id": asked["request"]["request_id"]});
+    runner.ok(response).await;
+    let mut number = 3;
+    let answer = loop {
+        let answer = runner.call(command("i1", "/ask\n", &format!("k{number}"))).await;
+        if answer["code"] != "busy" {
+            break answer;
+        }
+        number += 1;
+    };
+    assert_eq!(answer["data"], json!({"input_id": "i1", "duplicate": true}), "{answer}");
+    // One that the agent never answers is not free either when the agent is gone: nobody can know.
+    let from = runner.lines.len();
+    let id = runner.send(command("i2", "mute\n", "mute")).await;
+    runner.ok(json!({"cmd": "_cancel", "session_id": "s", "key": "mute"})).await;
+    runner.find(from, "the answer", |line| line["id"] == id.as_str()).await;
+    runner.ok(json!({"cmd": "session.close", "session_id": "s"})).await;
+    runner.ok(json!({"cmd": "session.restart", "session_id": "s"})).await;
+    let answer = runner.call(command("i2", "mute\n", "again")).await;
+    assert_eq!(answer["code"], "indeterminate", "{answer}");
+    runner.stop().await;
+}
+
 #[tokio::test]
 async fn a_refused_input_may_come_again() {
     let mut runner = running_script("echo ready; exit").await;
