@@ -10,12 +10,10 @@ mod client;
 mod codegen;
 mod failure;
 mod fuzz;
-mod harness_names;
 mod licences;
 mod tidy;
 mod tree;
 mod trials;
-mod walks;
 mod web;
 mod world;
 
@@ -30,7 +28,7 @@ cargo xtask <command>
   install          the programs, agents, libraries and the browser that tests need
   codegen          write docs/generated, the TypeScript types and the tables of docs/protocol.md from crates/wire
   codegen --check  fail if they are not what the types say
-  tidy             size of files, banned words, heads of crates, functions that ARCHITECTURE.md names
+  tidy             size of files and folders, banned words, heads of crates, functions that ARCHITECTURE.md names
   bans             who may depend on whom, licences, number of packages
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
   chaos            real processes killed at random moments: [--kills N] [--seed S], or --outage SECONDS

@@ -1,11 +1,13 @@
 //! Rules about the text of the tree that neither the compiler nor clippy knows.
 
+mod folders;
+mod harness_names;
+mod walks;
+
 use std::path::Path;
 
 use crate::failure::{Failure, read};
-use crate::harness_names;
 use crate::tree::{files, root};
-use crate::walks;
 
 /// A file longer than this does more than one job.
 const FILE_LINES_MAX: usize = 800;
@@ -39,9 +41,9 @@ const ONE_FOLDER: &[(&str, &str)] = &[("rusqlite", "crates/store/src/sqlite")];
 const HOST_EXEMPT: &str = "Cargo.lock";
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let mut errors = Vec::new();
-    let mut warnings = Vec::new();
-    for file in files()? {
+    let all = files()?;
+    let (mut errors, mut warnings) = folders::check(&all);
+    for file in all {
         // Pictures and other binary files have no lines to check.
         let Ok(text) = std::fs::read_to_string(root().join(&file)) else { continue };
         errors.extend(check_text(&file, &text));
@@ -58,7 +60,11 @@ pub(crate) fn run() -> Result<(), Failure> {
     for warning in &warnings {
         println!("warning: {warning}");
     }
-    Failure::unless_empty("tidy", &errors, "mend each line above; the rules are in xtask/src/tidy.rs")
+    Failure::unless_empty(
+        "tidy",
+        &errors,
+        "mend each line above; the rules are in xtask/src/tidy.rs and tidy/",
+    )
 }
 
 /// Files that people write and read; generated ones may be long.

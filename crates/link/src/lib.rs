@@ -19,6 +19,5 @@ mod open;
 pub mod rest;
 pub mod runner;
 pub mod socket;
-mod stall_timeout;
 pub mod tls;
 pub mod url;

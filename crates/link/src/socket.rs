@@ -5,6 +5,7 @@
 
 mod lines;
 mod packing;
+pub(crate) mod stall_timeout;
 mod tasks;
 mod websocket;
 

@@ -7,27 +7,21 @@
 mod body_slab;
 mod clock;
 mod database;
-mod direct;
 mod engine;
 mod error;
-mod execution;
-mod group;
 mod hub;
-mod inline;
 mod key;
 mod lock;
 mod migrate;
-mod reader;
 mod runner;
 mod statements;
-mod writer;
 
 pub use database::{CACHE_KIB_DEFAULT, StoreOptions};
-pub use execution::{SimulatedDisk, StoreExecution};
+pub use engine::execution::{SimulatedDisk, StoreExecution};
+pub use engine::reader::{READERS_MAX, READS_WAITING_MAX};
+pub use engine::writer::{GROUP_UNITS_MAX, WRITE_QUEUE_BYTES_MAX};
 pub(crate) use hub::SqliteHub;
-pub use reader::{READERS_MAX, READS_WAITING_MAX};
 pub use runner::{
     ACK_FLUSH_INTERVAL, ApprovalRow, InputClaim, OutcomeLimits, OutcomeRow, OutcomeStatus, RunnerBatch,
     RunnerSession, RunnerStore, SPOOL_READ_BYTES_MAX, SessionCounters, TAIL_BYTES_MAX, TAIL_LINES_MAX,
 };
-pub use writer::{GROUP_UNITS_MAX, WRITE_QUEUE_BYTES_MAX};

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::frame::Frame;
 use super::queue::SharedFrames;
 use crate::net::BoxedStream;
-use crate::stall_timeout::StallTimeout;
+use crate::socket::stall_timeout::StallTimeout;
 
 /// Ping intervals without a sign of life, or without a byte taken, after which the server counts as gone.
 /// More than one, since a single lost or late answer proves nothing.

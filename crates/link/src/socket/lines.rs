@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter, R
 
 use super::SocketOptions;
 use super::tasks::{BlockSink, BlockSource, CloseMessage, WriteError};
-use crate::stall_timeout::StallTimeout;
+use crate::socket::stall_timeout::StallTimeout;
 
 /// What is read at once.
 const READ_BYTES: usize = 64 * 1024;

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes
 use super::SocketOptions;
 use super::packing;
 use super::tasks::{BlockSink, BlockSource, CloseMessage, WriteError};
-use crate::stall_timeout::StallTimeout;
+use crate::socket::stall_timeout::StallTimeout;
 
 /// Longer messages are written in frames of this size: each must get through within the patience, so a long message
 /// on a slow line is not taken for a stuck one, and pings go between.

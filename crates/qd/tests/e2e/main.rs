@@ -4,25 +4,16 @@
 
 mod access;
 mod cli;
-mod crashes;
-mod demo;
+mod clients;
 mod fleet;
-mod garbage;
-mod identity;
-mod interleavings;
-mod lifecycle;
 mod mcp;
 mod pi;
 mod pi_server;
 mod push;
-mod queue;
-mod random_kills;
-mod reconnect;
-mod restarts;
+mod recovery;
 mod runs;
 mod server;
-mod several_clients;
-mod supervision;
+mod sessions;
 
 use std::process::Output;
 use std::time::Duration;

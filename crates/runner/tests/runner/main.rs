@@ -9,16 +9,12 @@ mod native_events;
 #[cfg(target_os = "linux")]
 mod pi_server;
 #[cfg(target_os = "linux")]
-mod pi_server_rules;
-#[cfg(target_os = "linux")]
 mod queue_and_worktree;
 mod restarts;
 mod runs;
 mod second_harness;
 #[cfg(target_os = "linux")]
 mod services;
-#[cfg(target_os = "linux")]
-mod services_own_data;
 #[cfg(target_os = "linux")]
 mod supervision;
 mod support;

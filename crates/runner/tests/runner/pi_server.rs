@@ -1,5 +1,7 @@
 //! What the pi-server face needs of a runner: native events, cancelled commands, breakers, question timeouts, names.
 
+mod rules;
+
 use std::time::Duration;
 
 use crate::support::runner_fixture::{RunnerFixture, bash, on};

@@ -1,5 +1,7 @@
 //! Services of the machine through a real runner: the gate, the record, the shell, and how calls end.
 
+mod own_data;
+
 use std::time::Duration;
 
 use crate::support::runner_fixture::{RunnerFixture, in_session};

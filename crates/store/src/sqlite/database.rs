@@ -7,8 +7,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{Result, StoreError};
+use crate::sqlite::engine::execution::StoreExecution;
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::execution::StoreExecution;
 use crate::sqlite::migrate::{Migrations, migrate};
 
 /// Page cache of one connection. Small: an idle `qd up` has four of them and stays under 20 MB.

@@ -1,5 +1,12 @@
 //! The part that the stores of hub and runner share. It knows connections, queues and their end, and no table.
 
+mod direct;
+pub(crate) mod execution;
+pub(crate) mod group;
+mod inline;
+pub(crate) mod reader;
+pub(crate) mod writer;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,12 +15,12 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::error::{Result, StoreError};
 use crate::sqlite::database::{Database, StoreOptions, limit_pages};
+use crate::sqlite::engine::execution::StoreExecution;
+use crate::sqlite::engine::inline::{InlineDatabase, InlineReaders};
+use crate::sqlite::engine::reader::Readers;
+use crate::sqlite::engine::writer::{BackgroundWork, Writer};
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::execution::StoreExecution;
-use crate::sqlite::inline::{InlineDatabase, InlineReaders};
 use crate::sqlite::migrate::Migrations;
-use crate::sqlite::reader::Readers;
-use crate::sqlite::writer::{BackgroundWork, Writer};
 use crate::store_future::StoreFuture;
 
 /// What both stores stand on: one database with its writer and its readers.

@@ -9,10 +9,10 @@ use rusqlite::Connection;
 
 use super::spool::{SpoolPosition, SpoolPositions};
 use super::tail;
+use crate::sqlite::engine::group::in_transaction;
+use crate::sqlite::engine::writer::BackgroundWork;
 use crate::sqlite::error::SqlResult;
-use crate::sqlite::group::in_transaction;
 use crate::sqlite::lock::lock;
-use crate::sqlite::writer::BackgroundWork;
 
 /// Acks wait this long at most, so that many become one change. Rare, because on two cores a thread that wakes up
 /// drives the one that echoes a key from its core, and its next keys find cold caches.
