@@ -96,7 +96,7 @@ fn explain(url: &ServerUrl, error: OpenError) -> ConnectFailure {
             ("the host's id or token has characters that cannot be sent".to_owned(), true)
         }
         OpenError::Untrusted(reason) => (format!("the server at {url} cannot be trusted: {reason}"), true),
-        OpenError::Unreachable(source) => (format!("nothing answers at {url}: {source}"), false),
+        OpenError::Unreachable(source) => (format!("no server answers at {url}: {source}"), false),
         OpenError::Status { status, body, .. } => {
             (format!("{url} does not take hosts, or is not ready (HTTP {status}): {body}"), false)
         }

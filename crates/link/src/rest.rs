@@ -28,7 +28,7 @@ pub enum RestError {
     #[error("{0}")]
     BadCall(String),
     /// Trying again may help, if repeating the call does no harm.
-    #[error("nothing answers at {address}: {reason}")]
+    #[error("no server answers at {address}: {reason}")]
     Unreachable { address: String, reason: String },
     #[error("the hub at {address} cannot be trusted: {reason}")]
     Untrusted { address: String, reason: String },

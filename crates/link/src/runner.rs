@@ -135,7 +135,7 @@ fn explain(url: &ServerUrl, error: OpenError) -> OpenFailure {
             ("the key or the runner's id has characters that cannot be sent".to_owned(), true)
         }
         OpenError::Untrusted(reason) => (format!("the hub at {url} cannot be trusted: {reason}"), true),
-        OpenError::Unreachable(source) => (format!("nothing answers at {url}: {source}"), false),
+        OpenError::Unreachable(source) => (format!("no server answers at {url}: {source}"), false),
         // A proxy in front of a hub that restarts says things like this; the hub itself never does.
         OpenError::Status { status, body, .. } => {
             (format!("{url} is not a hub, or not ready (HTTP {status}): {body}"), false)

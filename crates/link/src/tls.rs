@@ -35,7 +35,7 @@ pub enum Trust {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The network failed; trying again may help.
-    #[error("the TLS handshake broke off: {0}")]
+    #[error("the TLS handshake failed: {0}")]
     Io(#[source] io::Error),
     /// The server is not the one that is trusted, or does not speak TLS.
     #[error("{0}")]

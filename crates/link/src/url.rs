@@ -19,7 +19,7 @@ pub enum ServerUrl {
 
 /// The text is no address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{url}' is not an address of a server: {reason}")]
+#[error("'{url}' is not a server address: {reason}")]
 pub struct BadUrl {
     pub url: String,
     pub reason: &'static str,

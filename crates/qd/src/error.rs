@@ -149,7 +149,7 @@ impl From<io::Error> for CliError {
 
 impl From<getrandom::Error> for CliError {
     fn from(error: getrandom::Error) -> Self {
-        CliError::failed(format!("no randomness from the system: {error}"))
+        CliError::failed(format!("the system gave no random bytes: {error}"))
     }
 }
 

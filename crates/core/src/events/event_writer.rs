@@ -283,9 +283,9 @@ mod tests {
 
     #[test]
     fn a_native_event_is_a_live_event_with_its_text_last() {
-        let mut outbox = EventWriter::default();
-        outbox.native(&EventFront::new("s1", "local"), 7, "{\"type\":\"turn_start\",\"z\":[1, 2]}");
-        let round = outbox.take();
+        let mut writer = EventWriter::default();
+        writer.native(&EventFront::new("s1", "local"), 7, "{\"type\":\"turn_start\",\"z\":[1, 2]}");
+        let round = writer.take();
         let text = String::from_utf8(round.bytes).unwrap();
         let front = "{\"type\":\"event\",\"session_id\":\"s1\",\"runner_id\":\"local\",\"ts\":7,";
         let rest = "\"event\":\"x-native\",\"native\":{\"type\":\"turn_start\",\"z\":[1, 2]}}\n";
@@ -298,10 +298,10 @@ mod tests {
 
     #[test]
     fn the_fields_of_run_output_have_their_order() {
-        let mut outbox = EventWriter::default();
+        let mut writer = EventWriter::default();
         let text = "a\r\n\u{1b}[1m\"\\\u{7f}\u{0} \u{6f22} \u{1f600}";
-        outbox.run_output(&EventFront::new("s1", "local"), 7, 42, text);
-        let round = outbox.take();
+        writer.run_output(&EventFront::new("s1", "local"), 7, 42, text);
+        let round = writer.take();
         let line = String::from_utf8(round.bytes).unwrap();
         let expected = concat!(
             r#"{"type":"event","session_id":"s1","runner_id":"local","ts":7,"seq":42,"event":"run.output","#,
@@ -318,10 +318,10 @@ mod tests {
     #[test]
     fn lines_are_what_the_wire_types_say() {
         let front = EventFront::new("s\"1", "local");
-        let mut outbox = EventWriter::default();
+        let mut writer = EventWriter::default();
         let idle = Event::AgentIdle { reason: None, message_version: None };
-        outbox.known(&front, 7, Some(3), &idle);
-        outbox.delta(
+        writer.known(&front, 7, Some(3), &idle);
+        writer.delta(
             &front,
             8,
             Delta {
@@ -343,8 +343,8 @@ mod tests {
             indeterminate: false,
             timed_out: false,
         };
-        outbox.response(&front, 9, &response);
-        let round = outbox.take();
+        writer.response(&front, 9, &response);
+        let round = writer.take();
         let text = String::from_utf8(round.bytes.clone()).unwrap();
         let round = round.without_responses();
         let (records, rest) = (round.records, String::from_utf8(round.bytes).unwrap());

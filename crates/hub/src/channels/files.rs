@@ -120,9 +120,9 @@ fn common_root(
     target_root: &str,
     target: &str,
 ) -> Option<(String, String, String)> {
-    let context = |path: &str| -> Option<Vec<String>> {
-        let context = path.split('/').filter(|part| !part.is_empty() && *part != ".");
-        context.map(|part| (part != "..").then(|| part.to_owned())).collect()
+    let parts = |path: &str| -> Option<Vec<String>> {
+        let named = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+        named.map(|part| (part != "..").then(|| part.to_owned())).collect()
     };
     // Paths are compared as text here. The runner confines them again, where symlinks can be seen.
     if !source_root.starts_with('/')
@@ -132,14 +132,14 @@ fn common_root(
     {
         return None;
     }
-    let (from, to) = (context(source_root)?, context(target_root)?);
+    let (from, to) = (parts(source_root)?, parts(target_root)?);
     let common = from.iter().zip(&to).take_while(|(left, right)| left == right).count();
     // Nothing in common would mean the root directory of the machine, which is no workspace.
     if common == 0 {
         return None;
     }
     let rest = |root: &[String], path: &str| -> Option<String> {
-        Some(root[common..].iter().cloned().chain(context(path)?).collect::<Vec<_>>().join("/"))
+        Some(root[common..].iter().cloned().chain(parts(path)?).collect::<Vec<_>>().join("/"))
     };
     Some((format!("/{}", from[..common].join("/")), rest(&from, source)?, rest(&to, target)?))
 }

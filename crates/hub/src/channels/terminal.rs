@@ -194,7 +194,7 @@ impl TerminalRequest {
             return TerminalJoin { request: self, session_id, joined: true, is_again: false }.attach();
         }
         let Some(random) = random_text(NAME_BYTES) else {
-            return self.fail(None, ErrorCode::Internal.with("The system has no randomness; try again"));
+            return self.fail(None, ErrorCode::Internal.with("The system gave no random bytes; try again"));
         };
         let session_id = wanted.unwrap_or_else(|| format!("terminal-{random}"));
         let join = TerminalJoin { request: self, session_id, joined: false, is_again: false };
@@ -262,8 +262,9 @@ impl TerminalJoin {
     }
 
     fn entry(&self, hub: &Hub) -> Result<Arc<SessionEntry>, CodedError> {
-        hub.session(&self.session_id)
-            .ok_or_else(|| ErrorCode::SessionNotFound.with(format!("Terminal {} is gone", self.session_id)))
+        hub.session(&self.session_id).ok_or_else(|| {
+            ErrorCode::SessionNotFound.with(format!("Terminal {} has ended; open a new one", self.session_id))
+        })
     }
 
     fn follow(self, entry: Arc<SessionEntry>, snapshot: &TerminalSnapshot) {
@@ -385,7 +386,8 @@ fn output(terminal_id: &str, bytes: &[u8], reset: Option<bool>) -> TerminalEvent
 fn snapshot_of(answer: &CommandAnswer) -> Result<TerminalSnapshot, CodedError> {
     let attached: AttachData = answer.read()?;
     let snapshot = attached.terminal.map(|terminal| *terminal);
-    snapshot.ok_or_else(|| ErrorCode::Unsupported.with("This session has no terminal, or its runner is away"))
+    snapshot
+        .ok_or_else(|| ErrorCode::Unsupported.with("This session has no terminal, or its runner is offline"))
 }
 
 fn error_frame(id: Option<Value>, terminal_id: Option<String>, error: CodedError) -> Bytes {

@@ -193,7 +193,7 @@ async fn when_the_link_ends_a_change_is_indeterminate_and_a_read_is_not() {
     let both = [world.answer().await, world.answer().await];
     assert!(both.iter().all(|answered| !answered.success && !answered.timed_out));
     assert_eq!(both.iter().filter(|answered| answered.indeterminate).count(), 1);
-    assert!(both[0].error.as_ref().unwrap().contains("went away before it answered"));
+    assert!(both[0].error.as_ref().unwrap().contains("disconnected before it answered"));
     wait_until(|| world.hub.is_away("r")).await;
     // What the hub knows of the session it still tells.
     world.ask(Command::new(CommandName::SessionAttach).on("s"));

@@ -311,17 +311,17 @@ impl StoreRead {
 async fn snapshot(hub: &Hub, mut attached: Box<AttachedSession>) -> Box<AttachedSession> {
     let AttachFrame::WithMessages { before, after } = attached.frame else { return attached };
     let page = hub.store.messages_page(&attached.session.id, None, SNAPSHOT_MESSAGES).await;
-    let mut context: Vec<&[u8]> = vec![&before];
+    let mut pieces: Vec<&[u8]> = vec![&before];
     match &page {
         Ok(page) => {
-            context.push(b",\"messages\":");
-            push_list(&mut context, &page.messages);
+            pieces.push(b",\"messages\":");
+            push_list(&mut pieces, &page.messages);
         }
         // Without the field the client knows that it has to ask again with get_messages.
         Err(error) => tracing::error!(session = %attached.session.id, %error, "no snapshot"),
     }
-    context.push(&after);
-    attached.frame = AttachFrame::Ready(frame::text_of(&context));
+    pieces.push(&after);
+    attached.frame = AttachFrame::Ready(frame::text_of(&pieces));
     attached
 }
 

@@ -23,15 +23,15 @@ pub(crate) trait ConnectionHandler: Send + Unpin + 'static {
     fn complaint(&self, error: &str) -> Bytes;
 
     /// Takes events as far as there is room. Says whether that changed anything.
-    fn take_events(&mut self, _parts: &mut HandlerContext<'_>) -> bool {
+    fn take_events(&mut self, _context: &mut HandlerContext<'_>) -> bool {
         false
     }
 
     /// Mail that is neither frames nor a close.
-    fn on_mail(&mut self, _parts: &mut HandlerContext<'_>, _mail: ConnectionMail) {}
+    fn on_mail(&mut self, _context: &mut HandlerContext<'_>, _mail: ConnectionMail) {}
 
     /// All mail of this turn is dealt with.
-    fn after_mail(&mut self, _parts: &mut HandlerContext<'_>) {}
+    fn after_mail(&mut self, _context: &mut HandlerContext<'_>) {}
 
     /// How much may wait for a client that has taken nearly everything.
     fn drained_bytes_max(_hub: &Hub) -> usize {
@@ -40,7 +40,7 @@ pub(crate) trait ConnectionHandler: Send + Unpin + 'static {
 
     /// The client has taken everything, or nearly so. Called in every turn that finds it so: whoever wants to be
     /// called wakes the mailbox.
-    fn drained(&mut self, _parts: &mut HandlerContext<'_>) {}
+    fn drained(&mut self, _context: &mut HandlerContext<'_>) {}
 
     /// Nothing is read any more, and only what is queued is written.
     fn on_closing(&mut self) {}

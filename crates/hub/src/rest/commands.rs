@@ -68,7 +68,11 @@ pub(crate) async fn ask_and_wait(
     let mut given_up = CancelOnDrop { hub, number };
     let answer = answer.await;
     given_up.number = None;
-    answer.unwrap_or_else(|_| CommandAnswer::failure(ErrorCode::ShuttingDown.with("The hub stops")))
+    answer.unwrap_or_else(|_| {
+        CommandAnswer::failure(
+            ErrorCode::ShuttingDown.with("The hub is shutting down; retry when it is back"),
+        )
+    })
 }
 
 /// Takes back what was asked for, unless it is answered.

@@ -162,7 +162,9 @@ impl FileWriter<'_> {
                 Ok(chunk) => chunk,
                 Err(error) => {
                     self.forget().await;
-                    return Err(ErrorCode::Cancelled.with(format!("The body ended before its time: {error}")));
+                    return Err(ErrorCode::Cancelled.with(format!(
+                        "The upload broke off before its end: {error}. Send the file again."
+                    )));
                 }
             };
             waiting.extend_from_slice(&chunk);

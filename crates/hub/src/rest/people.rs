@@ -144,7 +144,7 @@ async fn read_change(body: Body) -> Result<ChangePerson, CodedError> {
     }
     if wanted.password.is_none() && wanted.role.is_none() && wanted.disabled.is_none() {
         return Err(CodedError::invalid(
-            "Nothing is to be changed; give \"password\", \"role\" or \"disabled\"",
+            "The request changes nothing; give \"password\", \"role\" or \"disabled\"",
         ));
     }
     Ok(wanted)

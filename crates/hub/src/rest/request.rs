@@ -113,7 +113,7 @@ pub(crate) fn read_query<T>(query: QueryResult<T>, error: &str) -> Result<T, Cod
 /// The body of a call, which is short and comes soon.
 pub(crate) async fn read_body(body: Body) -> Result<Bytes, CodedError> {
     let Ok(body) = timeout(BODY_WAIT_MAX, to_bytes(body, BODY_BYTES_MAX)).await else {
-        return Err(CodedError::invalid("The body did not come in time"));
+        return Err(CodedError::invalid("The request body did not arrive in time; send it again"));
     };
     body.map_err(|error| {
         CodedError::invalid(format!("The body cannot be read ({error}); it may have {BODY_BYTES_MAX} bytes"))

@@ -123,7 +123,7 @@ async fn admit(server: &Server, JoinBody { join, key_hash }: JoinBody) -> Result
     }
     let unavailable = |error: qd_store::StoreError| {
         ErrorCode::StoreUnavailable
-            .with(format!("The hub cannot use its store: {error}; the code stays good"))
+            .with(format!("The hub cannot use its store: {error}. The code is still valid: retry."))
     };
     let known = server.hub.store.runner(&join.runner_id).await.map_err(unavailable)?;
     let known = known.filter(|row| row.revoked_at.is_none());
@@ -133,7 +133,8 @@ async fn admit(server: &Server, JoinBody { join, key_hash }: JoinBody) -> Result
         return if is_itself { Ok(()) } else { Err(code_refused(InviteRefusal::Used)) };
     }
     if join.known_only == Some(true) && !is_itself {
-        return Err(ErrorCode::RunnerNotFound.with("This hub does not know this runner by this key"));
+        return Err(ErrorCode::RunnerNotFound
+            .with("This hub has no runner with this name and key; join it again with a new code"));
     }
     if known.is_some() && !is_itself {
         let reason = "A runner of this name has joined before, with another key; take another name, or revoke that one first ('qd runner revoke')";

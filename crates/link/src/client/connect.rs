@@ -60,11 +60,11 @@ pub struct ServerInfo {
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("'{url}' is not an address of a server: {reason}")]
+    #[error("'{url}' is not a server address: {reason}")]
     BadUrl { url: String, reason: &'static str },
     #[error("the token contains characters that cannot be sent")]
     BadToken,
-    #[error("nothing answers at {address}: {source}")]
+    #[error("no server answers at {address}: {source}")]
     Unreachable { address: String, source: std::io::Error },
     #[error("the server at {address} did not answer in time")]
     TimedOut { address: String },

@@ -215,7 +215,7 @@ async fn a_server_that_speaks_and_does_not_listen_is_given_up() {
     let noise = tokio::spawn(async move { while client.send_text("x".repeat(1024)).await.is_ok() {} });
     let started = tokio::time::Instant::now();
     while frames.next().await.is_some() {}
-    assert_eq!(frames.close_reason(), "the server takes nothing any more");
+    assert_eq!(frames.close_reason(), "the server accepts no more data");
     assert!(started.elapsed() <= Duration::from_secs(80), "{:?}", started.elapsed());
     noise.await.unwrap();
 }

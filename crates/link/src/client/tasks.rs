@@ -162,6 +162,6 @@ impl FrameWriter {
 fn judge(written: Option<Result<(), WebSocketError>>) -> Result<(), String> {
     match written {
         Some(result) => result.map_err(|error| error.to_string()),
-        None => Err("the server takes nothing any more".to_owned()),
+        None => Err("the server accepts no more data".to_owned()),
     }
 }

@@ -115,7 +115,7 @@ fn judge(stall_timeout: &StallTimeout, written: Option<std::io::Result<()>>) -> 
         Some(Err(error)) => Err(WriteError::Broken(format!("the connection broke off: {error}"))),
         None => {
             let seconds = stall_timeout.limit().as_secs_f32();
-            Err(WriteError::Fatal(format!("the other end took nothing for {seconds} s")))
+            Err(WriteError::Fatal(format!("the other end accepted no data for {seconds} s")))
         }
     }
 }

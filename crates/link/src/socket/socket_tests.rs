@@ -162,7 +162,7 @@ async fn a_peer_that_stops_reading_is_noticed() {
         () = chatter => panic!("the link ends first"),
     };
     assert!(after >= Duration::from_secs(20) && after <= Duration::from_secs(30), "{after:?}");
-    assert_eq!(left.receiver.close_reason(), "the other end took nothing for 20 s");
+    assert_eq!(left.receiver.close_reason(), "the other end accepted no data for 20 s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,7 +382,7 @@ async fn a_local_client_that_stops_reading_is_let_go() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(!left.sender.is_closed());
     left.sender.send(Bytes::from(vec![b'\n'; 9_000])).await.unwrap();
-    assert_eq!(ending(left).await, "the other end took nothing for 20 s");
+    assert_eq!(ending(left).await, "the other end accepted no data for 20 s");
 }
 
 proptest! {

@@ -167,8 +167,8 @@ impl<S: BlockSink, P: Fn() -> bool + Send + 'static> BlockWriter<S, P> {
             None => self.say_goodbye().await,
             Some(Ok(())) => {
                 // The goodbye is said; the other end answers it by closing.
-                let patience = if self.life.unread.is_cancelled() { GOODBYE_MAX } else { self.silence_max };
-                self.wait_for_the_reader(patience, "the other end did not answer the goodbye").await;
+                let limit = if self.life.unread.is_cancelled() { GOODBYE_MAX } else { self.silence_max };
+                self.wait_for_the_reader(limit, "the other end did not answer the goodbye").await;
             }
             Some(Err(WriteError::Broken(reason))) => self.wait_for_the_reader(GOODBYE_MAX, &reason).await,
             Some(Err(WriteError::Fatal(reason))) => {
@@ -213,8 +213,8 @@ impl<S: BlockSink, P: Fn() -> bool + Send + 'static> BlockWriter<S, P> {
         self.sink.flush().await
     }
 
-    async fn wait_for_the_reader(&mut self, patience: Duration, reason: &str) {
-        if tokio::time::timeout(patience, self.life.over.cancelled()).await.is_err() {
+    async fn wait_for_the_reader(&mut self, limit: Duration, reason: &str) {
+        if tokio::time::timeout(limit, self.life.over.cancelled()).await.is_err() {
             self.reason.set(reason.to_owned());
             self.life.over.cancel();
         }

@@ -220,7 +220,7 @@ where
             Some(Err(error)) => Err(WriteError::Broken(explain(&error))),
             None => {
                 let seconds = self.stall_timeout.limit().as_secs_f32();
-                Err(WriteError::Fatal(format!("the other end took nothing for {seconds} s")))
+                Err(WriteError::Fatal(format!("the other end accepted no data for {seconds} s")))
             }
         }
     }

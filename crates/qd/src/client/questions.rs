@@ -132,7 +132,7 @@ pub(crate) fn read_typed_answer(request: &InputRequest, line: &str) -> Result<In
         InputRequest::Select { .. } | InputRequest::Input { .. } | InputRequest::Editor { .. } => {
             approval_of(request, GivenAnswer::value(line))
         }
-        InputRequest::Interview { .. } => Err("a form is answered question by question".to_owned()),
+        InputRequest::Interview { .. } => Err("this is a form: answer each of its questions".to_owned()),
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn approval_of(
         return Ok(form_answer(request, answers));
     }
     if given.answers.is_some() || !given.pairs.is_empty() {
-        return Err("this question is no form; it has one answer".to_owned());
+        return Err("this question is not a form; give it one answer".to_owned());
     }
     match (request, given.value) {
         (InputRequest::Confirm { .. } | InputRequest::Permission { .. }, None) => {
@@ -166,12 +166,12 @@ pub(crate) fn approval_of(
         (InputRequest::Select { options, .. }, Some(given)) => {
             choose_option(options, given).map(|option| value_response(request, option))
         }
-        (InputRequest::Select { options, .. }, None) => Err(format!("say which: {}", options.join(", "))),
+        (InputRequest::Select { options, .. }, None) => Err(format!("choose one of: {}", options.join(", "))),
         (InputRequest::Editor { prefill: Some(prefill), .. }, None) => {
             Ok(value_response(request, prefill.clone()))
         }
         (_, Some(given)) => Ok(value_response(request, given.to_owned())),
-        (_, None) => Err("this question wants a text".to_owned()),
+        (_, None) => Err("this question needs a text as its answer".to_owned()),
     }
 }
 

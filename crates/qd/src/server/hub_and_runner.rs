@@ -101,8 +101,10 @@ impl HubAndRunner {
 
     /// The address a browser opens once to be logged in.
     pub(crate) fn login_url(&self, url: &str) -> Result<String> {
-        let code =
-            self.login_codes.issue().ok_or_else(|| CliError::failed("no randomness for a login code"))?;
+        let code = self
+            .login_codes
+            .issue()
+            .ok_or_else(|| CliError::failed("the system gave no random bytes for a login code"))?;
         Ok(format!("{url}/login?code={code}"))
     }
 

@@ -255,7 +255,10 @@ async fn questions_are_answered_from_another_terminal() {
     let id = detached(&qd, &["/question"]).await;
     until_first(&qd, "pending_input_count", 1).await;
     let asked = fail(&qd, &["approve", &id], 2).await;
-    assert!(asked.contains("say which") && asked.contains("--value") && asked.contains("  2. "), "{asked}");
+    assert!(
+        asked.contains("choose one of") && asked.contains("--value") && asked.contains("  2. "),
+        "{asked}"
+    );
     let logs = ok(&qd, &["logs", &id]).await;
     assert!(logs.contains("  2. ") && logs.contains(&format!("qd approve {id} ")), "{logs}");
     let waiting = ok(&qd, &["ls", "-w"]).await;

@@ -170,14 +170,16 @@ impl AgentHandle for DemoHandle {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send(DemoRequest { request, reply }) {
             Ok(()) => Ok(SentRequest::new(async {
-                answer.await.unwrap_or_else(|_| Err(AgentFailure::lost("The demo agent is gone")))
+                answer.await.unwrap_or_else(|_| {
+                    Err(AgentFailure::lost("The demo agent has stopped; session.restart starts it again"))
+                })
             })),
             Err(mpsc::error::TrySendError::Full(_)) => {
                 Err(ErrorCode::Busy.with("The demo agent is busy").into())
             }
-            Err(mpsc::error::TrySendError::Closed(_)) => {
-                Err(ErrorCode::AgentGone.with("The demo agent is gone").into())
-            }
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(ErrorCode::AgentGone
+                .with("The demo agent has stopped; session.restart starts it again")
+                .into()),
         }
     }
 

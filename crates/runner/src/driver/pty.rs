@@ -82,8 +82,8 @@ pub struct RunExit {
 /// A program in its terminal.
 pub struct PtyDriver {
     messages: mpsc::Receiver<ReaderMessage>,
-    /// Taken with what came before it, and for the next time.
-    next_said: Option<ReaderMessage>,
+    /// The program's end, when it was received together with output: it is reported by the next call.
+    next_message: Option<ReaderMessage>,
     handle: PtyHandle,
     start: RunStart,
 }
@@ -107,7 +107,7 @@ impl PtyDriver {
         let (cols, rows) = (run.cols.unwrap_or(COLS), run.rows.unwrap_or(ROWS));
         check_size(cols, rows)?;
         let cannot = |error: std::io::Error| {
-            ErrorCode::AgentGone.with(format!("There is no terminal for {tool}: {error}"))
+            ErrorCode::AgentGone.with(format!("No terminal could be opened for {tool}: {error}"))
         };
         let terminal = Terminal::open(cols, rows).map_err(cannot)?;
         let spawn = SpawnSpec {
@@ -131,19 +131,19 @@ impl PtyDriver {
         let messages = reader::start(Arc::clone(&terminal), Arc::clone(&scrubber), process.exited());
         let input = TerminalInput::start(Arc::clone(&terminal));
         let handle = PtyHandle { terminal, process: Arc::new(process), input, scrubber };
-        Ok(PtyDriver { messages, next_said: None, handle, start })
+        Ok(PtyDriver { messages, next_message: None, handle, start })
     }
 
     fn take_messages(&mut self, texts: &mut Vec<String>) {
         let mut bytes: usize = texts.iter().map(String::len).sum();
         // The end comes after everything that was written.
-        while bytes < TAKE_BYTES && self.next_said.is_none() {
+        while bytes < TAKE_BYTES && self.next_message.is_none() {
             match self.messages.try_recv() {
                 Ok(ReaderMessage::Text(text)) => {
                     bytes += text.len();
                     texts.push(text);
                 }
-                Ok(ended @ ReaderMessage::Ended(_)) => self.next_said = Some(ended),
+                Ok(ended @ ReaderMessage::Ended(_)) => self.next_message = Some(ended),
                 Err(_) => break,
             }
         }
@@ -163,8 +163,8 @@ impl PtyDriver {
 impl AgentDriver for PtyDriver {
     /// The program writes something, or it ends.
     fn poll_next(&mut self, context: &mut Context<'_>, _events: &mut Vec<AgentEvent>) -> Poll<AgentProgress> {
-        let first = match self.next_said.take() {
-            Some(messages) => Some(messages),
+        let first = match self.next_message.take() {
+            Some(message) => Some(message),
             None => ready!(self.messages.poll_recv(context)),
         };
         let mut texts = match first {
@@ -279,7 +279,7 @@ impl PtyHandle {
     pub fn resize(&self, cols: u16, rows: u16) -> Result<(), CodedError> {
         check_size(cols, rows)?;
         let resized = self.terminal.get_ref().resize(cols, rows);
-        resized.map_err(|error| ErrorCode::Failed.with(format!("The size cannot be set: {error}")))
+        resized.map_err(|error| ErrorCode::Failed.with(format!("The terminal could not be resized: {error}")))
     }
 
     /// From now on the output does not show this.

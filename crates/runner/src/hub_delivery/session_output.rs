@@ -109,7 +109,7 @@ pub(super) fn has_place_in_stream(cmd: &str) -> bool {
 /// Answers an attach that cannot wait.
 pub(super) fn refusal(session_id: &str, runner_id: &str, response: &ResponseSpan) -> Bytes {
     let error = qd_wire::ErrorCode::Busy
-        .with("Too many clients attach while the runner catches up with the hub. Please retry.");
+        .with("Too many clients are attaching while the runner catches up with the hub. Please retry.");
     let mut out = EventWriter::default();
     let response = plain_response(response.origin, &response.id, &response.cmd, Err(&error));
     out.response(&EventFront::new(session_id, runner_id), crate::clock::now_ms(), &response);

@@ -9,29 +9,111 @@ mod tree_copy;
 mod upload;
 mod write;
 
-pub(crate) use change::{copy, create_directory, delete, rename};
 pub(crate) use entries::{DirEntry, entries};
-pub(crate) use list::{list, tree};
-pub(crate) use read::{read, stat};
 pub(crate) use upload::{
-    ApprovedUpload, StageResult, StagedUpload, UploadKey, UploadSender, UploadTable, stage, upload,
+    ApprovedUpload, StageResult, StagedUpload, UploadKey, UploadSender, UploadTable, stage,
 };
-pub(crate) use write::write;
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use qd_wire::service::{
+    FsCreateDirectoryParams, FsDeleteParams, FsDoneData, FsListData, FsListParams, FsMoveParams, FsReadData,
+    FsReadParams, FsStatData, FsStatParams, FsTreeData, FsTreeParams, FsUploadData, FsUploadParams,
+    FsWriteData, FsWriteParams,
+};
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
 use super::call::{Cancellation, ServiceError, ServiceResult};
-use super::root::failure;
+use super::root::{Root, failure};
 use qd_core::encoding::hex;
 
 /// Bytes read, hashed or copied between two looks at whether the call was cancelled.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// A page of a file.
+pub(crate) fn read(root: &Root, params: &FsReadParams, cancel: &Cancellation) -> ServiceResult<FsReadData> {
+    about(root, &params.path, read::read(root, params, cancel))
+}
+
+/// What is at a path.
+pub(crate) fn stat(root: &Root, params: &FsStatParams, cancel: &Cancellation) -> ServiceResult<FsStatData> {
+    about(root, &params.path, read::stat(root, params, cancel))
+}
+
+/// The entries of a directory, a page of them.
+pub(crate) fn list(root: &Root, params: &FsListParams, cancel: &Cancellation) -> ServiceResult<FsListData> {
+    about(root, params.path.as_deref().unwrap_or("."), list::list(root, params, cancel))
+}
+
+/// A directory with those beneath it.
+pub(crate) fn tree(root: &Root, params: &FsTreeParams, cancel: &Cancellation) -> ServiceResult<FsTreeData> {
+    about(root, params.path.as_deref().unwrap_or("."), list::tree(root, params, cancel))
+}
+
+/// Writes a whole file.
+pub(crate) fn write(
+    root: &Root,
+    params: &FsWriteParams,
+    cancel: &Cancellation,
+) -> ServiceResult<FsWriteData> {
+    about(root, &params.path, write::write(root, params, cancel))
+}
+
+/// Makes a directory.
+pub(crate) fn create_directory(
+    root: &Root,
+    params: &FsCreateDirectoryParams,
+    cancel: &Cancellation,
+) -> ServiceResult<FsDoneData> {
+    about(root, &params.path, change::create_directory(root, params, cancel))
+}
+
+/// Moves a file or directory.
+pub(crate) fn rename(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<FsDoneData> {
+    about(root, &format!("{} -> {}", params.from, params.to), change::rename(root, params, cancel))
+}
+
+/// Copies a file or directory.
+pub(crate) fn copy(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<FsDoneData> {
+    about(root, &format!("{} -> {}", params.from, params.to), change::copy(root, params, cancel))
+}
+
+/// Removes a file or directory.
+pub(crate) fn delete(
+    root: &Root,
+    params: &FsDeleteParams,
+    cancel: &Cancellation,
+) -> ServiceResult<FsDoneData> {
+    about(root, &params.path, change::delete(root, params, cancel))
+}
+
+/// Takes a piece of an upload.
+pub(crate) fn upload(
+    uploads: &UploadTable,
+    root: &Root,
+    params: &FsUploadParams,
+    sender: UploadSender<'_>,
+    cancel: &Cancellation,
+) -> ServiceResult<FsUploadData> {
+    about(root, &params.path, upload::upload(uploads, root, params, sender, cancel))
+}
+
+/// The system's reason says neither which path it is about nor where that was looked for. Apps of the run document know
+/// the words before it (`bad path: `), so those stay.
+fn about<T>(root: &Root, path: &str, result: ServiceResult<T>) -> ServiceResult<T> {
+    result.map_err(|error| match error {
+        ServiceError::BadPath(reason) => ServiceError::BadPath(reason.reworded(|text| {
+            // The number beside the system's words helps nobody.
+            let text = text.split(" (os error").next().unwrap_or(text);
+            format!("{path}: {text} in {}", root.path().display())
+        })),
+        other => other,
+    })
+}
 
 /// Gives all that can be read from here on to `take`, piece by piece.
 fn read_rest(

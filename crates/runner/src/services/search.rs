@@ -205,7 +205,7 @@ fn searcher() -> Searcher {
 fn globs(params: &FsSearchParams) -> ServiceResult<Override> {
     let globs = params.globs.as_deref().unwrap_or_default();
     if globs.len() > GLOBS_MAX {
-        refuse!(InvalidRequest, "more than {GLOBS_MAX} globs");
+        refuse!(InvalidRequest, "a search takes at most {GLOBS_MAX} globs: use fewer");
     }
     let bad = |error| ServiceError::invalid(format!("a glob is not valid: {error}"));
     let mut builder = OverrideBuilder::new("");

@@ -117,7 +117,7 @@ fn collect(
                 until.get_or_insert(now + DEBOUNCE);
             }
             Err(RecvTimeoutError::Disconnected) => {
-                refuse!(Failed, "the system stopped watching: watch again");
+                refuse!(Failed, "the system stopped reporting changes: watch again");
             }
         }
     }
@@ -154,7 +154,7 @@ impl PendingChanges {
             let Some(path) = directories.relative(&path) else { continue };
             if path.as_os_str().is_empty() {
                 if is_gone {
-                    refuse!(NotFound, "the watched directory is gone");
+                    refuse!(NotFound, "the watched directory was deleted or moved: watch another one");
                 }
                 continue;
             }

@@ -141,7 +141,11 @@ impl SessionActor {
         }
         if self.agent.driver.is_none() {
             return self
-                .agent_failed(ErrorCode::AgentGone.with("The agent ended as soon as it had started"))
+                .agent_failed(
+                    ErrorCode::AgentGone.with(
+                        "The agent ended right after it started; its stderr and `qd doctor` may say why",
+                    ),
+                )
                 .await;
         }
         let known = match self.shared.store.message_index(&self.session.identity().session_id).await {

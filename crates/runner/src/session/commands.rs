@@ -306,7 +306,10 @@ impl SessionActor {
             // What is typed goes to whatever asks by now, so it must be what the person has read.
             self.update_screen_question(now_ms());
             if !self.session.is_open_question(&params.request_id) {
-                refuse!(QuestionNotFound, "the question is gone from the screen; look again");
+                refuse!(
+                    QuestionNotFound,
+                    "the program no longer asks this question; read its screen again before you answer"
+                );
             }
         }
         let incoming = &admitted.incoming;
@@ -316,7 +319,7 @@ impl SessionActor {
         // A foreign server has one name for all its people, and sees to it itself who of them approves.
         let is_many = incoming.principal == FOREIGN_SERVER && incoming.connection == FOREIGN_SERVER;
         if !may_skip && !is_many && asker == Some(incoming.principal.as_str()) {
-            refuse!(PermissionDenied, "you asked for this yourself; somebody else has to approve it");
+            refuse!(PermissionDenied, "you requested this yourself, so another person has to approve it");
         }
         Ok(())
     }

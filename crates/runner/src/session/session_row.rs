@@ -213,10 +213,12 @@ fn check_cwd(cwd: &str) -> Result<(), CodedError> {
     match std::fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(CodedError::invalid("CWD must point to an existing directory")),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(ErrorCode::NotFound.with("CWD must point to an existing directory"))
-        }
-        Err(error) => Err(ErrorCode::of_io(&error).with("CWD could not be resolved")),
+        Err(error) => Err(match ErrorCode::of_io(&error) {
+            // The pi-server face says this in its document's words, by the code.
+            code @ ErrorCode::NotFound => code
+                .with(format!("There is no directory {cwd} on this machine; create it, or choose another")),
+            code => code.with("CWD could not be resolved"),
+        }),
     }
 }
 

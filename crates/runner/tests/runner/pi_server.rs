@@ -212,15 +212,17 @@ async fn names_and_directories_are_checked_with_the_words_of_the_document() {
     let file = runner.database();
     let far = format!("/{}", "x".repeat(4096));
     let below_a_file = format!("{}/x", file.display());
+    let nowhere =
+        |cwd: &str| format!("There is no directory {cwd} on this machine; create it, or choose another");
     for (cwd, code, error) in [
         ("", "invalid_request", "CWD must be a non-empty string"),
         (far.as_str(), "invalid_request", "CWD too long (max 4096 characters)"),
         ("~/x", "invalid_request", "CWD contains potentially dangerous path components"),
         ("/a\0b", "invalid_request", "CWD contains potentially dangerous path components"),
         ("a", "invalid_request", "CWD must be an absolute path"),
-        ("/no/such/place", "not_found", "CWD must point to an existing directory"),
+        ("/no/such/place", "not_found", nowhere("/no/such/place").as_str()),
         (file.to_str().unwrap(), "invalid_request", "CWD must point to an existing directory"),
-        (below_a_file.as_str(), "not_found", "CWD could not be resolved"),
+        (below_a_file.as_str(), "not_found", nowhere(&below_a_file).as_str()),
     ] {
         let refused = runner.call(create("s", json!(cwd))).await;
         assert_eq!((&refused["code"], &refused["error"]), (&json!(code), &json!(error)), "{cwd}");

@@ -105,10 +105,9 @@ impl AppHandler {
         let RunSubscription { include_output, replace, since_seq, .. } = *subscribe;
         let added = self.follower.change_filter(|filter| filter.add(&entry.id, include_output, replace));
         if added == Some(false) {
-            return Err(refusal(
-                ErrorCode::LimitReached
-                    .with(format!("there are {SUBSCRIPTIONS_MAX} subscriptions, the most there may be")),
-            ));
+            return Err(refusal(ErrorCode::LimitReached.with(format!(
+                "a connection may have {SUBSCRIPTIONS_MAX} subscriptions; unsubscribe from one first"
+            ))));
         }
         if let Some(since_seq) = since_seq {
             self.follower.replay(&entry, since_seq);
@@ -195,7 +194,7 @@ impl ConnectionHandler for AppHandler {
     }
 
     /// The document has no greeting.
-    fn greet(&mut self, _parts: &mut HandlerContext<'_>) {}
+    fn greet(&mut self, _context: &mut HandlerContext<'_>) {}
 
     fn on_text(&mut self, context: &mut HandlerContext<'_>, text: &str) {
         if let Err(refusal) = self.act(context, text) {

@@ -174,8 +174,9 @@ impl RunnerAnswer {
     fn after_barrier(self, hub: &Arc<Hub>) {
         if !self.success {
             let error = error_of(&self.tail);
-            let error =
-                error.unwrap_or_else(|| ErrorCode::DependencyFailed.with("The dependencies are not met"));
+            let error = error.unwrap_or_else(|| {
+                ErrorCode::DependencyFailed.with("A command that this one depends on failed or is unknown")
+            });
             return self.pending.fail(hub, &error, false);
         }
         let PendingKind::Barrier(command) = self.pending.kind else { return };

@@ -358,7 +358,7 @@ impl LinkReader {
         }
         for pending in self.hub.pending.remove_of_link(&self.link.send_queue) {
             let error =
-                ErrorCode::LinkLost.with(format!("Runner {} went away before it answered", runner.id));
+                ErrorCode::LinkLost.with(format!("Runner {} disconnected before it answered", runner.id));
             pending.fail(&self.hub, &error, true);
         }
     }

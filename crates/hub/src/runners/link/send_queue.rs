@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_full_outbox_is_given_out_in_blocks_of_whole_lines_and_the_acks_come_too() {
+    async fn a_full_queue_is_given_out_in_blocks_of_whole_lines_and_the_acks_come_too() {
         let send_queue = RunnerSendQueue::default();
         let (short, long) = ([&[b'x'; 99_999][..], b"\n"].concat(), [&[b'y'; 2 << 20][..], b"\n"].concat());
         for _ in 0..25 {

@@ -170,6 +170,6 @@ async fn remove_rows(hub: &Hub, session: &SessionEntry) -> Result<(), CodedError
     }
     let stored = hub.store.mark_session_deleted(&session.id, &session.runner_id, now_ms()).await;
     stored.map(drop).map_err(|error| {
-        ErrorCode::StoreUnavailable.with(format!("The hub cannot change its store: {error}"))
+        ErrorCode::StoreUnavailable.with(format!("The hub cannot write to its store: {error}"))
     })
 }

@@ -116,7 +116,11 @@ pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> 
     let navigated = match expected.result() {
         Some(Ok(navigated)) => navigated,
         Some(Err(refusal)) => return Err(refusal.into()),
-        None => return Err(AgentFailure::replied("pi did not say what became of the navigation")),
+        None => {
+            return Err(AgentFailure::replied(
+                "pi did not report the result of the navigation; read the conversation to see where it is",
+            ));
+        }
     };
     // It was us.
     handle.bridge().take_moved();

@@ -33,9 +33,9 @@ pub(super) enum PiStartError {
     VersionFailed { program: String, status: ExitStatus, complaint: String },
     #[error(transparent)]
     Version(#[from] PiVersionError),
-    #[error("The agent's private directory cannot be made: {0}")]
+    #[error("The agent's private directory could not be created: {0}")]
     PrivateDirectory(io::Error),
-    #[error("The session directory cannot be made: {0}")]
+    #[error("pi's session directory could not be created: {0}")]
     SessionDirectory(io::Error),
     #[error(transparent)]
     Conversation(#[from] ConversationError),

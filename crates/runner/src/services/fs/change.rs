@@ -109,7 +109,10 @@ impl MovePaths {
             return Err(failure(Errno::NOENT));
         }
         if overwrite && from != to && from.as_path().starts_with(to.as_path()) {
-            refuse!(InvalidRequest, "a directory cannot be replaced by something that is in it");
+            refuse!(
+                InvalidRequest,
+                "a directory cannot be replaced by one of its own files: choose another `to`"
+            );
         }
         cancel.check()?;
         root.create_parents(&to, params.create_parents)?;

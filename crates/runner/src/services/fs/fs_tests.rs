@@ -240,3 +240,13 @@ fn facts_about_a_path() {
     }
     assert!(facts(".").is_dir);
 }
+
+#[test]
+fn a_path_that_is_not_there_is_named_with_its_directory() {
+    let fixture = Fixture::new();
+    let root = fixture.root.path().display().to_string();
+    let missing = words(fixture.call(read, json!({ "path": "notes/plan.md" })));
+    assert_eq!(missing, format!("bad path: notes/plan.md: No such file or directory in {root}"));
+    let missing = words(fixture.call(rename, json!({ "from": "a.md", "to": "b.md" })));
+    assert_eq!(missing, format!("bad path: a.md -> b.md: No such file or directory in {root}"));
+}

@@ -87,8 +87,12 @@ pub(super) fn kept_mode(stat: &Stat) -> Mode {
 /// Hidden, and not to be guessed, so that nobody can have prepared something under it.
 pub(super) fn temp_name() -> ServiceResult<OsString> {
     let mut random = [0; 12];
-    getrandom::fill(&mut random)
-        .map_err(|error| ServiceError::coded(ErrorCode::Failed, format!("no randomness: {error}")))?;
+    getrandom::fill(&mut random).map_err(|error| {
+        ServiceError::coded(
+            ErrorCode::Failed,
+            format!("the system gave no random bytes for a temporary file: {error}"),
+        )
+    })?;
     Ok(OsString::from(format!(".qd-{}.tmp", hex(&random))))
 }
 

@@ -57,7 +57,10 @@ impl<'a> TreeWork<'a> {
         }
         self.count += 1;
         if self.count > ENTRIES_MAX {
-            refuse!(LimitReached, "more than {ENTRIES_MAX} entries in one call: use a shell");
+            refuse!(
+                LimitReached,
+                "more than {ENTRIES_MAX} entries in one call: copy its directories one by one"
+            );
         }
         Ok(())
     }

@@ -146,13 +146,13 @@ impl UploadTable {
             return Ok(entry.upload.clone());
         }
         if params.offset != 0 {
-            refuse!(Conflict, "nothing of this upload is here any more: begin again at offset 0");
+            refuse!(Conflict, "this upload's data is gone: start it again at offset 0");
         }
         if entries.len() >= UPLOADS_MAX {
             let oldest =
                 entries.iter().filter(|(_, entry)| entry.is_done).min_by_key(|(_, entry)| entry.touched_at);
             let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
-                refuse!(Busy, "{UPLOADS_MAX} uploads are under way: wait until one has ended, or abort one");
+                refuse!(Busy, "{UPLOADS_MAX} uploads are in progress: wait for one to end, or abort one");
             };
             entries.remove(&oldest);
         }
@@ -191,8 +191,9 @@ impl UploadTable {
     ) -> ServiceResult<u64> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.upload, shared));
-        let entry = entry
-            .ok_or_else(|| ServiceError::coded(ErrorCode::Conflict, "the upload was aborted: begin again"))?;
+        let entry = entry.ok_or_else(|| {
+            ServiceError::coded(ErrorCode::Conflict, "the upload was aborted: start it again at offset 0")
+        })?;
         entry.is_frozen = true;
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed) + 1;
         upload.frozen_for = Some(ticket);
@@ -390,11 +391,11 @@ impl UploadState {
             if end <= *received {
                 return Ok(*received);
             }
-            refuse!(Conflict, "the next piece of this upload begins at offset {received}");
+            refuse!(Conflict, "this upload continues at offset {received}: send the piece that starts there");
         }
         if end > UPLOAD_BYTES_MAX {
             let limit = UPLOAD_BYTES_MAX >> 30;
-            refuse!(TooLarge, "an upload has at most {limit} GiB: abort it");
+            refuse!(TooLarge, "an upload may have at most {limit} GiB: abort it, and send the file in parts");
         }
         temp.file.write_all_at(piece, offset).map_err(failure)?;
         digest.update(piece);

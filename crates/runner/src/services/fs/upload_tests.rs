@@ -72,7 +72,7 @@ fn pieces_are_resumed_and_repeated() {
     assert_refused(ErrorCode::Conflict, "offset 10", world.send(&piece("u", 99, b"x", true)));
     assert_refused(
         ErrorCode::Conflict,
-        "begin again at offset 0",
+        "start it again at offset 0",
         world.send(&piece("other", 10, b"x", false)),
     );
     let elsewhere = FsUploadParams { path: "elsewhere".into(), ..piece("u", 10, b"", true) };

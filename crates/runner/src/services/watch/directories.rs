@@ -53,7 +53,7 @@ impl<'a> WatchedDirectories<'a> {
         let dir = self.root.open_dir(&self.path)?;
         self.tree(&dir, Path::new(""), &mut Vec::new(), cancel)?;
         if self.watched.is_empty() {
-            refuse!(Conflict, "the directory was exchanged while it was looked at: watch again");
+            refuse!(Conflict, "the directory was replaced while the watch was set up: watch it again");
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl<'a> WatchedDirectories<'a> {
     ) -> ServiceResult<()> {
         cancel.check()?;
         if self.watched.len() >= self.max {
-            refuse!(LimitReached, "more than {} directories: watch one of those below", self.max);
+            refuse!(LimitReached, "more than {} directories: watch a sub-directory instead", self.max);
         }
         if !self.watch(dir, path)? {
             return Ok(());

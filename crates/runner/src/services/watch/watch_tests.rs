@@ -151,7 +151,10 @@ fn paths_are_told_from_the_root_also_through_a_link() {
     watching.expect(&["created link/sub/f"]);
     fs::remove_dir_all(fixture.at("real/sub")).unwrap();
     let ended = watching.thread.join().unwrap();
-    assert_eq!(refused_as(ErrorCode::NotFound, ended), "the watched directory is gone");
+    assert_eq!(
+        refused_as(ErrorCode::NotFound, ended),
+        "the watched directory was deleted or moved: watch another one"
+    );
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn the_number_of_directories_has_a_bound() {
     directories.max = 5;
     assert_eq!(
         refused_as(ErrorCode::LimitReached, directories.watch_all(&Cancellation::default())),
-        "more than 5 directories: watch one of those below"
+        "more than 5 directories: watch a sub-directory instead"
     );
     let (watcher, _events) = start(Arc::default()).unwrap();
     let mut directories = WatchedDirectories::new(&fixture.root, root, watcher, false).unwrap();

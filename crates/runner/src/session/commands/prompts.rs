@@ -48,7 +48,7 @@ impl SessionActor {
         let when_busy = when_busy.or(is_follow_up.then_some(WhenBusy::FollowUp));
         if !self.session.has_room_for_prompt() {
             let error = ErrorCode::Busy
-                .with(format!("Too many messages wait for the agent (max {UNSHOWN_PROMPTS_MAX})"));
+                .with(format!("Too many messages wait for the agent (max {UNSHOWN_PROMPTS_MAX}). Retry when it has read some."));
             return self.finish(admitted, Err(error.into()));
         }
         if !self.session.has_room_for_images(&images) {

@@ -67,7 +67,7 @@ impl SessionActor {
             return Err(self.closed());
         }
         if self.session.is_moving() {
-            refuse!(Busy, "The session moves to another conversation, and its queue with it. Please retry.");
+            refuse!(Busy, "The session is switching to another conversation. Please retry.");
         }
         let Command::QueueSet(QueueSetParams { steering, follow_up }) = command else { return Ok(()) };
         if steering.len() + follow_up.len() > MESSAGES_MAX {
@@ -91,7 +91,7 @@ impl SessionActor {
                 self.replace_queue(admitted, &edit, &executed.queue.unwrap_or_default());
             }
             (Ok(_), None) => {
-                let error = ErrorCode::Internal.with("The change of the queue never began");
+                let error = ErrorCode::Internal.with("The queue could not be changed. Please retry.");
                 self.finish(admitted, Err(error.into()));
             }
             (Err(failure), _) => {

@@ -102,8 +102,8 @@ impl SessionActor {
     pub(crate) async fn end_run(&mut self, reason: &str) {
         let Ok(handle) = self.run_handle() else { return };
         handle.hang_up();
-        let patience = self.shared.config.runs.kill_after;
-        let grace = if self.is_stopping() { patience.min(SHUTDOWN_GRACE_MAX) } else { patience };
+        let kill_after = self.shared.config.runs.kill_after;
+        let grace = if self.is_stopping() { kill_after.min(SHUTDOWN_GRACE_MAX) } else { kill_after };
         if self.record_until_exit(grace).await {
             return;
         }

@@ -103,7 +103,7 @@ async fn who_asked_at_the_gate_does_not_approve_it() {
     for decision in ["approve", "approve_for_session"] {
         for role in ["operator", "viewer"] {
             let refused = call_as(&mut runner, "anna", role, decide("own", decision)).await;
-            let words = "you asked for this yourself; somebody else has to approve it";
+            let words = "you requested this yourself, so another person has to approve it";
             assert_eq!(refused["error"], words, "{refused}");
         }
     }

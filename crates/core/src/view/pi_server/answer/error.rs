@@ -32,6 +32,9 @@ fn reworded(
         ErrorCode::SessionExists => Some(format!("Session {} already exists", session_id?)),
         // The advice is for the operator of a runner.
         ErrorCode::LimitReached => message.strip_suffix(CodedError::SESSION_LIMIT_ADVICE).map(str::to_owned),
+        ErrorCode::NotFound if matches!(request.command, Command::CreateSession(_)) => {
+            Some("CWD must point to an existing directory".to_owned())
+        }
         ErrorCode::QuestionNotFound => {
             Some(format!("No pending UI request with id {}", question_id(request)?))
         }

@@ -98,9 +98,9 @@ impl ConnectionHandler for RejectingHandler {
         0
     }
 
-    fn greet(&mut self, _parts: &mut HandlerContext<'_>) {}
+    fn greet(&mut self, _context: &mut HandlerContext<'_>) {}
 
-    fn on_text(&mut self, _parts: &mut HandlerContext<'_>, _text: &str) {}
+    fn on_text(&mut self, _context: &mut HandlerContext<'_>, _text: &str) {}
 
     fn complaint(&self, _error: &str) -> Bytes {
         Bytes::new()
