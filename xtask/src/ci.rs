@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tree::root;
-use crate::{bans, client, codegen, tidy, web};
+use crate::{bans, client, codegen, deny, tidy, web};
 
 /// What a step does.
 enum StepWork {
@@ -81,6 +81,7 @@ fn check_steps() -> Vec<Step> {
         check("tidy", tidy::run),
         check("codegen", codegen::check),
         check("bans", bans::run),
+        check("deny", || deny::run(&[])),
         // Before the binary, which carries it.
         check("web", web::build),
         Step {

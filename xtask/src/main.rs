@@ -8,9 +8,9 @@ mod bans;
 mod ci;
 mod client;
 mod codegen;
+mod deny;
 mod failure;
 mod fuzz;
-mod licences;
 mod tidy;
 mod tree;
 mod trials;
@@ -29,7 +29,8 @@ cargo xtask <command>
   codegen          write docs/generated, the TypeScript types and the tables of docs/protocol.md from crates/wire
   codegen --check  fail if they are not what the types say
   tidy             size of files and folders, banned words, heads of crates, functions that ARCHITECTURE.md names
-  bans             who may depend on whom, licences, number of packages
+  bans             who may depend on whom, number of packages
+  deny             licences, sources, banned and doubled packages, advisories: as deny.toml says; [--update CLONE]
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
   chaos            real processes killed at random moments: [--kills N] [--seed S], or --outage SECONDS
   runs             programs in terminals: flood [N], short [N], outage [SECONDS RATE]
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ["codegen", "--check"] => codegen::check(),
         ["tidy"] => tidy::run(),
         ["bans"] => bans::run(),
+        ["deny", arguments @ ..] => deny::run(arguments),
         ["world", arguments @ ..] => world::run(arguments),
         ["chaos", arguments @ ..] => trials::chaos(arguments),
         ["runs", arguments @ ..] => trials::runs(arguments),
