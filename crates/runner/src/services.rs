@@ -28,6 +28,7 @@ use crate::session::{GateAnswer, IncomingCommand, RunnerContext};
 use call::Call;
 use call::limits::CallLimits;
 use call::running_calls::RunningCalls;
+pub(crate) use root::kernel_files::check_directory;
 use root::own_data;
 
 /// The service calls of a runner.

@@ -4,6 +4,7 @@
 //! by looking first and opening later; so neither `..` nor a link nor a directory exchanged at the wrong moment leads
 //! out. Where something is made, renamed or removed, its parent is opened so, and the last name is used in it as it is.
 
+pub(crate) mod kernel_files;
 pub(crate) mod own_data;
 
 use std::ffi::{OsStr, OsString};
@@ -13,7 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, Metadata};
+use cap_std::fs::{Dir, Metadata, MetadataExt};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -70,6 +71,7 @@ impl Root {
     pub(crate) fn open_apart_from(own_data: OwnData, path: &Path) -> ServiceResult<Root> {
         let path = path.canonicalize().map_err(failure)?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).map_err(failure)?;
+        kernel_files::check(&dir)?;
         own_data.check(&dir, None)?;
         let identity = identity(&rustix::fs::fstat(&dir).map_err(failure)?);
         Ok(Root { dir, path, own_data, identity })
@@ -128,7 +130,7 @@ impl Root {
             return self.dir.dir_metadata();
         }
         let found = self.beneath(path, |path| self.dir.metadata(path))?;
-        if !self.own_data.is_nowhere() {
+        if !self.own_data.is_nowhere() || MetadataExt::dev(&found) != self.identity.0 {
             if found.is_dir() {
                 self.open_dir_at(path)?;
             } else {
@@ -235,6 +237,7 @@ impl Root {
             return self.dir.try_clone();
         }
         let dir = self.beneath(path, |path| self.dir.open_dir(path))?;
+        kernel_files::check_in(&dir, self.identity.0).map_err(io::Error::other)?;
         self.own_data.check(&dir, Some(self.identity)).map_err(io::Error::other)?;
         Ok(dir)
     }
@@ -350,10 +353,11 @@ pub(crate) fn link_target_in(dir: &Dir, name: &OsStr) -> ServiceResult<OsString>
     Ok(OsString::from_vec(target.into_bytes()))
 }
 
-/// Opens a directory with this name that is no link.
-pub(crate) fn open_dir_in(dir: &Dir, name: &OsStr) -> Result<Dir, Errno> {
+/// Opens a directory with this name that is no link. What is mounted there must be an ordinary file system too.
+pub(crate) fn open_dir_in(dir: &Dir, name: &OsStr) -> ServiceResult<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let opened = rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(failure)?;
+    kernel_files::check_in(&opened, kernel_files::device(dir)?)?;
     Ok(Dir::from_std_file(File::from(opened)))
 }
 
@@ -367,6 +371,10 @@ pub(crate) fn open_file_in(dir: &Dir, name: &OsStr) -> ServiceResult<File> {
     let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(failure)?);
     let metadata = file.metadata().map_err(failure)?;
     check_regular(metadata.is_file(), metadata.is_dir())?;
+    // A file can be mounted by itself.
+    if std::os::unix::fs::MetadataExt::dev(&metadata) != kernel_files::device(dir)? {
+        kernel_files::check(&file)?;
+    }
     Ok(file)
 }
 

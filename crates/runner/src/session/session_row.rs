@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::actor::SessionActor;
 use crate::config::RunnerConfig;
 use crate::driver::StartRequest;
+use crate::services::check_directory;
 
 /// A session read back from the store.
 pub(crate) struct RestoredSession {
@@ -211,7 +212,8 @@ fn check_cwd(cwd: &str) -> Result<(), CodedError> {
         refuse!(InvalidRequest, "CWD must be an absolute path");
     }
     match std::fs::metadata(cwd) {
-        Ok(found) if found.is_dir() => Ok(()),
+        // From there a service would read the memory of this process, and the keys of all others.
+        Ok(found) if found.is_dir() => check_directory(Path::new(cwd)),
         Ok(_) => Err(CodedError::invalid("CWD must point to an existing directory")),
         Err(error) => Err(match ErrorCode::of_io(&error) {
             // The pi-server face says this in its document's words, by the code.

@@ -214,6 +214,9 @@ async fn names_and_directories_are_checked_with_the_words_of_the_document() {
     let below_a_file = format!("{}/x", file.display());
     let nowhere =
         |cwd: &str| format!("There is no directory {cwd} on this machine; create it, or choose another");
+    // The services of a session there would read the memory and the keys of other processes.
+    let kernel = "path is in proc, sys, dev or another file system of the kernel, which services do not open; \
+                  use a directory of ordinary files";
     for (cwd, code, error) in [
         ("", "invalid_request", "CWD must be a non-empty string"),
         (far.as_str(), "invalid_request", "CWD too long (max 4096 characters)"),
@@ -223,6 +226,10 @@ async fn names_and_directories_are_checked_with_the_words_of_the_document() {
         ("/no/such/place", "not_found", nowhere("/no/such/place").as_str()),
         (file.to_str().unwrap(), "invalid_request", "CWD must point to an existing directory"),
         (below_a_file.as_str(), "not_found", nowhere(&below_a_file).as_str()),
+        ("/proc", "permission_denied", kernel),
+        ("/proc/self/../sys", "permission_denied", kernel),
+        ("/sys/kernel", "permission_denied", kernel),
+        ("/dev", "permission_denied", kernel),
     ] {
         let refused = runner.call(create("s", json!(cwd))).await;
         assert_eq!((&refused["code"], &refused["error"]), (&json!(code), &json!(error)), "{cwd}");

@@ -92,14 +92,14 @@ impl<'a> TreeWork<'a> {
 
     fn copy_dir(&mut self, from: NamedEntry<'_>, to: NamedEntry<'_>, depth: usize) -> ServiceResult<()> {
         let ((from, name), (to, new_name)) = (from, to);
-        let source = open_dir_in(from, name).map_err(failure)?;
+        let source = open_dir_in(from, name)?;
         let stat = rustix::fs::fstat(&source).map_err(failure)?;
         if self.made == Some(identity(&stat)) {
             refuse!(InvalidRequest, "a directory cannot be copied into itself: choose another `to`");
         }
         // Ours alone until it has what its rights are for.
         rustix::fs::mkdirat(to, new_name, Mode::RWXU).map_err(failure)?;
-        let target = open_dir_in(to, new_name).map_err(failure)?;
+        let target = open_dir_in(to, new_name)?;
         if depth == 0 {
             self.made = Some(identity(&rustix::fs::fstat(&target).map_err(failure)?));
         }
@@ -151,7 +151,7 @@ impl<'a> TreeWork<'a> {
         if kind != FileType::Directory {
             return rustix::fs::unlinkat(dir, name, AtFlags::empty()).map_err(failure);
         }
-        let below = open_dir_in(dir, name).map_err(failure)?;
+        let below = open_dir_in(dir, name)?;
         for entry in entries(&below, self.cancel)? {
             self.delete_entry(&below, &entry.name, depth + 1)?;
         }

@@ -19,6 +19,7 @@ use crate::config::RunnerConfig;
 use crate::process::{AgentProcess, Environment, ExitStatus, InheritedVariables, SpawnSpec};
 use crate::services::call::progress::{CallProgress, PACE, PACE_BYTES_MAX};
 use crate::services::call::{CallOutput, CallResult, Cancellation, ServiceError};
+use crate::services::root::kernel_files;
 
 /// What is kept of each stream: its end, where the reason of a failure is.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -72,6 +73,7 @@ pub(crate) async fn run(
     if limit > TIMEOUT_MAX || limit.is_zero() {
         refuse!(InvalidRequest, "timeout_ms: Must be 1 to {}", TIMEOUT_MAX.as_millis());
     }
+    kernel_files::check_directory(shell.root)?;
     let began = monotonic_now();
     let (tap, stderr) = mpsc::channel(PIECES_MAX);
     let mut process = spawn(shell.config, shell.root, shell.session_id, &params.command)

@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::failure;
+use super::{failure, kernel_files};
 use crate::services::call::{ServiceError, ServiceResult};
 
 /// Directories above one another; no path the system opens has more.
@@ -70,9 +70,10 @@ impl OwnData {
         })
     }
 
-    /// The same for a directory by its path.
+    /// The same for a directory by its path, which must not be the kernel's either.
     pub(crate) fn check_path(&self, path: &Path) -> ServiceResult<()> {
         let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority()).map_err(failure)?;
+        kernel_files::check(&dir)?;
         self.check(&dir, None)
     }
 
