@@ -13,6 +13,7 @@ mod documentation;
 mod error;
 mod output;
 mod private_files;
+mod process_memory;
 mod runner;
 mod server;
 mod settings;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == "guard") {
         return qd_runner::guard::main(std::env::args_os().skip(2));
     }
+    process_memory::protect();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return parse_error(&error),

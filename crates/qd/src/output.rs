@@ -10,6 +10,7 @@ use qd_wire::EventEnvelope;
 use serde::Serialize;
 
 use crate::error::{CliError, Result};
+use crate::process_memory::wipe;
 use crate::settings::Environment;
 use render::Renderer;
 
@@ -142,7 +143,24 @@ impl Output {
         line.push('\n');
         self.out(&line)
     }
+
+    /// The same for a value with a secret in it, which must not stay in memory.
+    pub(crate) fn secret_json_line(&self, value: &impl Serialize) -> Result<()> {
+        // With room for all of it: a text that grows leaves what it had in memory that is free again.
+        let mut line = Vec::with_capacity(SECRET_LINE_BYTES);
+        let written = serde_json::to_writer(&mut line, value).map_err(io::Error::from).and_then(|()| {
+            line.push(b'\n');
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(&line)?;
+            stdout.flush()
+        });
+        wipe(line);
+        Ok(written?)
+    }
 }
+
+/// More than a line with a secret has.
+const SECRET_LINE_BYTES: usize = 4096;
 
 /// Text of others made harmless for a terminal: control characters cannot move the cursor or change its title, and
 /// text does not run in another direction than it is read.

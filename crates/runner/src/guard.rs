@@ -52,7 +52,7 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(control) => control,
         Err(error) => return usage_error(format!("the control fd is not usable: {error}")),
     };
-    match Guard::start(&arguments, &mut control) {
+    match protect(&arguments).and_then(|()| Guard::start(&arguments, &mut control)) {
         Ok(guard) => guard.run(control),
         Err(error) => {
             let report = GuardReport::Error { error: error.to_string(), errno: error.raw_os_error() };
@@ -168,6 +168,23 @@ impl Guard {
 enum ControlVerdict {
     Continue,
     KillEverything,
+}
+
+/// Closes the guard to what it watches over, and takes from it what it must not have. An agent that could stop its guard
+/// in a debugger would get away from it.
+#[cfg(target_os = "linux")]
+fn protect(arguments: &GuardArguments) -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    if arguments.no_new_privileges {
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    Ok(())
+}
+
+/// Elsewhere there is neither.
+#[cfg(not(target_os = "linux"))]
+fn protect(_arguments: &GuardArguments) -> io::Result<()> {
+    Ok(())
 }
 
 /// Ctrl-C in the runner's terminal must reach the runner, not the guard, and no agent may prompt

@@ -25,7 +25,7 @@ pub use guarded_process::GuardedProcess;
 pub use memory_trim::give_back_memory;
 pub use orphan_sweep::sweep_abandoned;
 pub use process_stats::ProcessStats;
-pub use spawn::{Environment, GuardCommand, InheritedVariables, ProcessConfig, SpawnSpec};
+pub use spawn::{Environment, GuardCommand, InheritedVariables, Privileges, ProcessConfig, SpawnSpec};
 pub use spawn_error::SpawnError;
 pub use stderr_tail::{STDERR_LINE_BYTES_MAX, STDERR_LINES_MAX, StderrTail};
 pub use terminal::{InputMode, LINE_BYTES_MAX, Terminal, TerminalSignal};

@@ -11,7 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use guard_support::*;
 use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
-use qd_runner::process::{CloseMode, ExitStatus, GuardCommand, SpawnError, StdinError};
+use qd_runner::process::{
+    AgentProcess, CloseMode, ExitStatus, GuardCommand, Privileges, SpawnError, StdinError,
+};
 use tokio::time::Instant;
 
 #[tokio::test]
@@ -171,14 +173,50 @@ async fn the_environment_is_what_was_asked_for() {
     let mut spawn = fixture.spawn_with(vec!["/usr/bin/env".into()]);
     spawn.environment.inherit = qd_runner::process::InheritedVariables::Only(vec!["PATH".into()]);
     let mut agent = spawn.start().await.unwrap();
-    let mut reader = LineReader::new(agent.take_stdout().unwrap(), LINE_BYTES_MAX);
-    let mut names = Vec::new();
-    while in_time(reader.fill()).await.unwrap() {
-        while let Some(line) = reader.next_line() {
-            let line = String::from_utf8(line.unwrap().to_vec()).unwrap();
-            names.push(line.split_once('=').unwrap().0.to_owned());
-        }
-    }
+    let name = |line: String| line.split_once('=').unwrap().0.to_owned();
+    let mut names: Vec<String> = lines(&mut agent).await.into_iter().map(name).collect();
     names.sort();
     assert_eq!(names, ["PATH", "PIDS", "QD_GUARD_KEY", "QD_TEST_TAG"]);
+}
+
+/// An agent cannot become another user; what a person runs can what the person can.
+#[tokio::test]
+async fn agents_gain_no_privileges() {
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let of_the_user = own.lines().find(|line| line.starts_with("NoNewPrivs:")).unwrap().to_owned();
+    for (privileges, expected) in
+        [(Privileges::Fixed, "NoNewPrivs:\t1".to_owned()), (Privileges::OfTheUser, of_the_user)]
+    {
+        let fixture = ProcessFixture::new(true);
+        // Of the agent itself, and of what it starts.
+        let script = "grep NoNewPrivs: /proc/$$/status; setsid sh -c 'grep NoNewPrivs: /proc/$$/status'";
+        let mut spawn = fixture.spawn_with(vec!["sh".into(), "-c".into(), script.into()]);
+        spawn.privileges = privileges;
+        let mut agent = spawn.start().await.unwrap();
+        assert_eq!(lines(&mut agent).await, [expected.clone(), expected]);
+    }
+}
+
+/// Who stops the guard in a debugger, or changes its memory, has got away from it.
+#[tokio::test]
+async fn a_guard_is_closed_to_its_agent() {
+    let fixture = ProcessFixture::new(true);
+    let script = "grep NoNewPrivs: /proc/$PPID/status; cat /proc/$PPID/environ | wc -c; stat -c %u /proc/$PPID/environ";
+    let mut agent = fixture.script(script).await;
+    let told = lines(&mut agent).await;
+    // The files of a process that is closed belong to root, whoever runs it.
+    assert_eq!((told[0].as_str(), told[2].as_str()), ("NoNewPrivs:\t1", "0"), "{told:?}");
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(is_root || told[1] == "0", "{told:?}");
+}
+
+async fn lines(agent: &mut AgentProcess) -> Vec<String> {
+    let mut reader = LineReader::new(agent.take_stdout().unwrap(), LINE_BYTES_MAX);
+    let mut lines = Vec::new();
+    while in_time(reader.fill()).await.unwrap() {
+        while let Some(line) = reader.next_line() {
+            lines.push(String::from_utf8(line.unwrap().to_vec()).unwrap());
+        }
+    }
+    lines
 }

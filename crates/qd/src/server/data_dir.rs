@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::clock;
 use crate::error::{CliError, Result};
 use crate::private_files::{self, SECRET_MODE};
+use crate::process_memory::SecretText;
 use crate::server::endpoint::{self, Endpoint};
 
 const TOKEN_BYTES: usize = 32;
@@ -97,20 +98,20 @@ impl DataDir {
         Ok(LockAttempt::Ours(DataDir { path: path.to_path_buf(), _lock: lock }))
     }
 
-    /// The owner's token; made at the first start.
-    pub(crate) fn owner_token(&self) -> Result<String> {
+    /// The owner's token; made at the first start. Whoever has it drops it as soon as the hub knows its hash.
+    pub(crate) fn owner_token(&self) -> Result<SecretText> {
         let path = endpoint::token_path(&self.path);
         let explain = |error: std::io::Error| CliError::cannot("use the token", &path, &error);
-        match std::fs::read_to_string(&path) {
-            Ok(token) if !token.trim().is_empty() => {
+        match std::fs::read_to_string(&path).map(SecretText::trimmed) {
+            Ok(token) if !token.is_empty() => {
                 std::fs::set_permissions(&path, Permissions::from_mode(SECRET_MODE)).map_err(explain)?;
-                return Ok(token.trim().to_owned());
+                return Ok(token);
             }
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(explain(error)),
         }
-        let token = clock::random_hex(TOKEN_BYTES)?;
+        let token = SecretText::trimmed(clock::random_hex(TOKEN_BYTES)?);
         private_files::write_private(&path, &token).map_err(explain)?;
         Ok(token)
     }
@@ -170,7 +171,7 @@ mod tests {
         let data_dir = DataDir::take(directory.path()).unwrap();
         let token = data_dir.owner_token().unwrap();
         assert_eq!(token.len(), 64);
-        assert_eq!(data_dir.owner_token().unwrap(), token);
+        assert_eq!(&*data_dir.owner_token().unwrap(), &*token);
         assert_eq!(mode(&endpoint::token_path(directory.path())), 0o600);
     }
 

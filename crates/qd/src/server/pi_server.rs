@@ -23,6 +23,7 @@ use crate::arguments::Port;
 use crate::client::conversation::stdin_is_terminal;
 use crate::error::{CliError, Result};
 use crate::output::Output;
+use crate::process_memory::SecretText;
 use crate::server::data_dir::DataDir;
 use crate::server::endpoint::{Endpoint, token_path};
 use crate::settings::{Environment, Settings};
@@ -82,8 +83,8 @@ pub(crate) fn run(
         default_cwd: Some(std::env::current_dir()?),
     };
     let settings = &with_transports(settings, sockets.pi_listener.is_some());
-    let server = PiServer { settings, environment, output, data_dir: &data_dir, token: &token };
-    let result = serve_on_threads(server.serve(sockets));
+    let server = PiServer { settings, environment, output, data_dir: &data_dir };
+    let result = serve_on_threads(server.serve(sockets, token));
     data_dir.remove_endpoint();
     result
 }
@@ -118,16 +119,17 @@ struct PiServer<'a> {
     environment: &'a Environment,
     output: &'a Output,
     data_dir: &'a DataDir,
-    token: &'a str,
 }
 
 impl PiServer<'_> {
-    async fn serve(&self, sockets: ServerSockets) -> Result<()> {
+    async fn serve(&self, sockets: ServerSockets, token: SecretText) -> Result<()> {
         let mut signals = StopSignals::listen()?;
         self.announce(&sockets)?;
         let stop = CancellationToken::new();
         let mut hub_and_runner =
-            HubAndRunner::start(self.settings, self.environment, self.token, sockets, &stop).await?;
+            HubAndRunner::start(self.settings, self.environment, &token, sockets, &stop).await?;
+        // From here on the hub's hash of it is enough.
+        drop(token);
         let (face, stream) = tokio::io::duplex(STREAM_BYTES);
         hub_and_runner.join_face(face).await?;
         let (over_sender, input_over) = oneshot::channel();

@@ -13,6 +13,7 @@ use super::stop_signals::StopSignals;
 use super::tls;
 use crate::error::{CliError, Result};
 use crate::output::Output;
+use crate::process_memory::SecretText;
 use crate::runner::{Membership, address_of_this_machine};
 use crate::server::data_dir::DataDir;
 use crate::server::endpoint::Endpoint;
@@ -47,8 +48,8 @@ pub(crate) fn run(
     let tls = if encrypts { Some(tls::certificate(settings, address)?) } else { None };
     let sockets =
         ServerSockets { listener, pi_listener, tls, local_socket: local_socket(settings), default_cwd: None };
-    let server = UpServer { settings, environment, output, mode, data_dir: &data_dir, token: &token };
-    let result = serve_on_threads(server.serve(sockets));
+    let server = UpServer { settings, environment, output, mode, data_dir: &data_dir };
+    let result = serve_on_threads(server.serve(sockets, token));
     data_dir.remove_endpoint();
     result
 }
@@ -78,11 +79,10 @@ struct UpServer<'a> {
     output: &'a Output,
     mode: UpMode,
     data_dir: &'a DataDir,
-    token: &'a str,
 }
 
 impl UpServer<'_> {
-    async fn serve(&self, sockets: ServerSockets) -> Result<()> {
+    async fn serve(&self, sockets: ServerSockets, token: SecretText) -> Result<()> {
         let mut signals = StopSignals::listen()?;
         let listen = sockets.listener.local_addr()?;
         let scheme = if sockets.tls.is_some() { "https" } else { "http" };
@@ -98,8 +98,10 @@ impl UpServer<'_> {
         }
         let stop = CancellationToken::new();
         let mut hub_and_runner =
-            HubAndRunner::start(self.settings, self.environment, self.token, sockets, &stop).await?;
-        let announced = self.announce(&endpoint, pi_server_url.as_deref(), &hub_and_runner);
+            HubAndRunner::start(self.settings, self.environment, &token, sockets, &stop).await?;
+        let announced = self.announce(&endpoint, &token, pi_server_url.as_deref(), &hub_and_runner);
+        // From here on the hub's hash of it is enough.
+        drop(token);
         let ended_early = match &announced {
             // Whoever started it cannot hear where it is.
             Err(_) => None,
@@ -119,6 +121,7 @@ impl UpServer<'_> {
     fn announce(
         &self,
         endpoint: &Endpoint,
+        token: &str,
         pi_server_url: Option<&str>,
         hub_and_runner: &HubAndRunner,
     ) -> Result<()> {
@@ -127,13 +130,8 @@ impl UpServer<'_> {
         let Endpoint { url, fingerprint, .. } = endpoint;
         if self.mode.ready_json || self.output.json {
             let fingerprint = fingerprint.as_deref();
-            return self.output.json_line(&ReadyLine {
-                url,
-                token: self.token,
-                pid: endpoint.pid,
-                fingerprint,
-                pi_server_url,
-            });
+            let ready = ReadyLine { url, token, pid: endpoint.pid, fingerprint, pi_server_url };
+            return self.output.secret_json_line(&ready);
         }
         let login = hub_and_runner.login_url(url)?;
         let line = |name: &str, value: Option<&str>| {

@@ -7,6 +7,7 @@ mod cli;
 mod clients;
 mod fleet;
 mod mcp;
+mod memory;
 mod pi;
 mod pi_server;
 mod push;

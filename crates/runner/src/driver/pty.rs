@@ -26,7 +26,8 @@ use super::{
 use crate::clock::now_ms;
 use crate::config::RunnerConfig;
 use crate::process::{
-    CloseMode, ExitStatus, GuardedProcess, InputMode, LINE_BYTES_MAX, SpawnSpec, Terminal, TerminalSignal,
+    CloseMode, ExitStatus, GuardedProcess, InputMode, LINE_BYTES_MAX, Privileges, SpawnSpec, Terminal,
+    TerminalSignal,
 };
 use input::TerminalInput;
 use launch::ResolvedProgram;
@@ -116,6 +117,7 @@ impl PtyDriver {
             environment,
             guard: runner.guard.clone(),
             config: runner.process.clone(),
+            privileges: Privileges::OfTheUser,
         };
         let process = spawn.start_in(&terminal).await?;
         let start = RunStart {

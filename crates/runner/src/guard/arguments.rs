@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// `--control-fd N [--cgroup PATH] [--key KEY] [--terminal] -- PROGRAM ARGS…`
+/// `--control-fd N [--cgroup PATH] [--key KEY] [--terminal] [--no-new-privileges] -- PROGRAM ARGS…`
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GuardArguments {
     control_fd: RawFd,
@@ -15,6 +15,8 @@ pub(super) struct GuardArguments {
     pub(super) key: Option<OsString>,
     /// The standard streams are a terminal that is to be the program's own.
     pub(super) has_terminal: bool,
+    /// Nothing below the guard gets rights that it does not have.
+    pub(super) no_new_privileges: bool,
     pub(super) program: Vec<OsString>,
 }
 
@@ -40,6 +42,7 @@ impl GuardArguments {
         let mut cgroup = None;
         let mut key = None;
         let mut has_terminal = false;
+        let mut no_new_privileges = false;
         while let Some(argument) = args.next() {
             match argument.to_str() {
                 Some("--control-fd") => {
@@ -55,6 +58,7 @@ impl GuardArguments {
                 }
                 Some("--key") => key = Some(args.next().ok_or(ArgumentError::KeyMissing)?),
                 Some("--terminal") => has_terminal = true,
+                Some("--no-new-privileges") => no_new_privileges = true,
                 Some("--") => break,
                 _ => return Err(ArgumentError::Unknown(argument)),
             }
@@ -64,7 +68,7 @@ impl GuardArguments {
             return Err(ArgumentError::ProgramMissing);
         }
         let control_fd = control_fd.ok_or(ArgumentError::ControlFdMissing)?;
-        Ok(Self { control_fd, cgroup, key, has_terminal, program })
+        Ok(Self { control_fd, cgroup, key, has_terminal, no_new_privileges, program })
     }
 
     /// Takes the control socket and hides it from every program started later.
@@ -115,7 +119,8 @@ mod tests {
         assert_eq!(good.control_fd, 7);
         assert_eq!(good.cgroup, Some(PathBuf::from("/c")));
         assert_eq!(good.key, Some("k".into()));
-        assert!(!good.has_terminal);
+        assert!(!good.has_terminal && !good.no_new_privileges);
+        assert!(parse("--control-fd 7 --no-new-privileges -- sh").unwrap().no_new_privileges);
         assert!(parse("--control-fd 7 --terminal -- sh").unwrap().has_terminal);
         assert_eq!(good.program, ["sh", "-c", "x"]);
 

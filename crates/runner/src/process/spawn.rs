@@ -41,6 +41,17 @@ pub struct SpawnSpec {
     pub environment: Environment,
     pub guard: GuardCommand,
     pub config: ProcessConfig,
+    pub privileges: Privileges,
+}
+
+/// What the program may become.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Privileges {
+    /// Never more than the runner's user: programs that run as somebody else (`sudo`, `su`) do not get that. For agents.
+    #[default]
+    Fixed,
+    /// What the user can become, as in any terminal. For what a person runs.
+    OfTheUser,
 }
 
 /// The agent's environment: what is inherited, minus `remove`, plus `set`.
@@ -238,6 +249,9 @@ impl SpawnSpec {
         }
         if terminal.is_some() {
             command.arg("--terminal");
+        }
+        if self.privileges == Privileges::Fixed {
+            command.arg("--no-new-privileges");
         }
         command.arg("--").args(&self.program);
         command.env_clear().envs(environment).current_dir(&self.cwd);

@@ -5,7 +5,7 @@ mod parrot;
 
 use std::process::ExitCode;
 
-use qd_runner::process::{Environment, GuardCommand, ProcessConfig, SpawnSpec};
+use qd_runner::process::{Environment, GuardCommand, Privileges, ProcessConfig, SpawnSpec};
 
 /// `guard …` is the guard; `runner PROGRAM ARGS…` starts an agent, prints its pid and waits; `pi …` and `parrot` are agents.
 fn main() -> ExitCode {
@@ -41,8 +41,14 @@ fn run(program: Vec<std::ffi::OsString>, use_cgroup: bool) -> ExitCode {
             }
         };
         let config = ProcessConfig { use_cgroup, ..ProcessConfig::default() };
-        let spawn =
-            SpawnSpec { program, cwd: "/".into(), environment: Environment::default(), guard, config };
+        let spawn = SpawnSpec {
+            program,
+            cwd: "/".into(),
+            environment: Environment::default(),
+            guard,
+            config,
+            privileges: Privileges::default(),
+        };
         match spawn.start().await {
             Ok(agent) => {
                 println!("{}", agent.pid());

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use qd_runner::process::{AgentProcess, Environment, GuardCommand, ProcessConfig, SpawnSpec};
+use qd_runner::process::{AgentProcess, Environment, GuardCommand, Privileges, ProcessConfig, SpawnSpec};
 use rustix::process::{Pid, Signal};
 
 pub(crate) const HELPER: &str = env!("CARGO_BIN_EXE_qd-guard-test");
@@ -77,6 +77,7 @@ impl ProcessFixture {
                 use_cgroup: self.use_cgroup,
                 ..ProcessConfig::default()
             },
+            privileges: Privileges::Fixed,
         }
     }
 

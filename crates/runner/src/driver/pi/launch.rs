@@ -16,7 +16,7 @@ use super::private_home;
 use super::session_files::{CheckedFile, check_below};
 use crate::config::RunnerConfig;
 use crate::driver::{HarnessSettings, StartRequest};
-use crate::process::{AgentProcess, Environment, InheritedVariables, SpawnSpec};
+use crate::process::{AgentProcess, Environment, InheritedVariables, Privileges, SpawnSpec};
 
 /// Our extension, written beside the agents' directories at start.
 const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
@@ -91,6 +91,7 @@ pub(super) async fn launch(
         environment: environment(runner, &home),
         guard: runner.guard.clone(),
         config: runner.process.clone(),
+        privileges: Privileges::Fixed,
     };
     let process = spawn.start().await?;
     let place = PiConversation {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::monotonic_now;
 use crate::config::RunnerConfig;
-use crate::process::{AgentProcess, Environment, ExitStatus, InheritedVariables, SpawnSpec};
+use crate::process::{AgentProcess, Environment, ExitStatus, InheritedVariables, Privileges, SpawnSpec};
 use crate::services::call::progress::{CallProgress, PACE, PACE_BYTES_MAX};
 use crate::services::call::{CallOutput, CallResult, Cancellation, ServiceError};
 use crate::services::root::kernel_files;
@@ -105,6 +105,7 @@ fn spawn(config: &RunnerConfig, root: &Path, session_id: &str, command: &str) ->
         environment: environment(session_id),
         guard: config.guard.clone(),
         config: config.process.clone(),
+        privileges: Privileges::OfTheUser,
     }
 }
 

@@ -15,7 +15,7 @@ use qd_runner::driver::{
     StartRequest,
 };
 use qd_runner::process::line_reader::{LINE_BYTES_MAX, LineReader};
-use qd_runner::process::{AgentProcess, AgentStdin, CloseMode, Environment, SpawnSpec};
+use qd_runner::process::{AgentProcess, AgentStdin, CloseMode, Environment, Privileges, SpawnSpec};
 use qd_wire::data::{ProcessStats, QueueState};
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::Value;
@@ -48,6 +48,7 @@ impl Harness for Parrot {
                 environment: Environment::default(),
                 guard: runner.guard.clone(),
                 config: runner.process.clone(),
+                privileges: Privileges::Fixed,
             };
             let mut process = spawn.start().await?;
             let stdout = process.take_stdout().unwrap();
