@@ -24,7 +24,8 @@ pub(crate) use harness::command_settings;
 pub(crate) use load::test_settings;
 pub(crate) use load::{Environment, checked_runner_id, load, runner_id_of_hostname};
 pub(crate) use values::{
-    HostList, LogLevel, OnOff, PathList, Resume, RoleList, RunnerSocket, SecondsOrOff, Tls, Words,
+    HostList, LogLevel, OnOff, PathList, Resume, RoleList, RunnerSocket, SecondsOrOff, Tls, VariableList,
+    Words,
 };
 
 /// One row of the table, for documentation.
@@ -241,6 +242,8 @@ settings! {
             "Let these roles change files and run shell commands without approval: viewer, operator, owner, separated by commas, or none";
         gate_timeout_minutes: u64, "gate-timeout-minutes", "QD_GATE_TIMEOUT_MINUTES", "MINUTES", "0",
             "Let a call wait this long for approval; 0 for no limit";
+        agent_environment: VariableList, "agent-environment", "QD_AGENT_ENVIRONMENT", "NAMES", "none",
+            "Give agents these environment variables too, besides those they need; separated by commas, NAME* for all that begin so";
         run_kill_seconds: u64, "run-kill-seconds", "QD_RUN_KILL_SECONDS", "SECONDS", "5",
             "Kill a program that has not exited this long after it was asked to";
         terminal_idle_minutes: u64, "terminal-idle-minutes", "QD_TERMINAL_IDLE_MINUTES", "MINUTES", "720",
@@ -318,6 +321,8 @@ pub(crate) struct Settings {
     pub(crate) push: PushConfig,
     /// What services of the machine may do.
     pub(crate) services: ServiceConfig,
+    /// Variables that agents get besides those they need.
+    pub(crate) agent_environment: Vec<String>,
     /// How programs in terminals are ended.
     pub(crate) runs: RunsConfig,
     pub(crate) listen: String,

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::Harnesses;
-use crate::process::{GuardCommand, ProcessConfig};
+use crate::driver::{Harness, Harnesses};
+use crate::process::{GuardCommand, InheritedVariables, ProcessConfig};
 use crate::services::ServiceConfig;
 use crate::uplink::KeyKeeper;
 
@@ -27,6 +27,9 @@ pub struct RunnerConfig {
     pub max_sessions: usize,
     pub guard: GuardCommand,
     pub process: ProcessConfig,
+    /// Variables that agents get of the runner's environment besides those that they need; one that ends with `*` stands
+    /// for all that begin so.
+    pub agent_environment: Vec<String>,
     /// How agents are watched over.
     pub supervision: qd_core::health::HealthConfig,
     /// Who fails again and again is left alone for a while.
@@ -99,6 +102,7 @@ impl RunnerConfig {
             max_sessions: 100,
             guard,
             process: ProcessConfig::default(),
+            agent_environment: Vec::new(),
             supervision: qd_core::health::HealthConfig::default(),
             breakers: qd_core::breaker::BreakerConfig::default(),
             question_timeout: None,
@@ -113,6 +117,11 @@ impl RunnerConfig {
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
+    }
+
+    /// What an agent of a harness gets of the runner's environment.
+    pub fn inherited_by(&self, harness: &dyn Harness) -> InheritedVariables {
+        InheritedVariables::of_agent(harness.needed_variables(), &self.agent_environment)
     }
 
     /// The private directory of a session.

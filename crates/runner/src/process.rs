@@ -4,6 +4,7 @@
 
 mod agent_process;
 mod agent_stdin;
+mod environment;
 mod exit_status;
 mod guard_control;
 mod guarded_process;
@@ -20,12 +21,13 @@ mod terminal;
 
 pub use agent_process::{AgentProcess, CloseMode};
 pub use agent_stdin::{AgentStdin, STDIN_QUEUE_BYTES_MAX, STDIN_QUEUE_MAX, StdinError};
+pub use environment::{Environment, InheritedVariables};
 pub use exit_status::ExitStatus;
 pub use guarded_process::GuardedProcess;
 pub use memory_trim::give_back_memory;
 pub use orphan_sweep::sweep_abandoned;
 pub use process_stats::ProcessStats;
-pub use spawn::{Environment, GuardCommand, InheritedVariables, Privileges, ProcessConfig, SpawnSpec};
+pub use spawn::{GuardCommand, Privileges, ProcessConfig, SpawnSpec};
 pub use spawn_error::SpawnError;
 pub use stderr_tail::{STDERR_LINE_BYTES_MAX, STDERR_LINES_MAX, StderrTail};
 pub use terminal::{InputMode, LINE_BYTES_MAX, Terminal, TerminalSignal};

@@ -55,6 +55,7 @@ pub(crate) fn runner_config(
         sweep_abandoned: true,
         keys: role.keys,
         services,
+        agent_environment: settings.agent_environment.clone(),
         runs: settings.runs.clone(),
         ..RunnerConfig::new(&role.runner_id, settings.data_dir.clone(), guard)
     })

@@ -120,6 +120,7 @@ fn resolve(environment: &Environment, mut layer: Layer, program: Program) -> Res
         fingerprint: layer.fingerprint,
         log_level: layer.log_level.unwrap_or(LogLevel::Warn),
         services,
+        agent_environment: layer.agent_environment.unwrap_or_default().0,
         runs,
         login_life,
         audit_life,

@@ -87,6 +87,7 @@ const EVERY_SETTING: &str = r#"
         workspace_roots = ["~/src", "/srv"]
         gate_skip_roles = ["operator"]
         gate_timeout_minutes = 32
+        agent_environment = ["SSH_AUTH_SOCK", "MINE_*"]
         run_kill_seconds = 33
         terminal_idle_minutes = 34
     "#;
@@ -101,6 +102,7 @@ fn check_people_and_services(settings: &Settings) {
     assert_eq!(services.workspace_roots, [Path::new("/home/x/src"), Path::new("/srv")]);
     assert_eq!(services.gate_skip_roles, [qd_wire::people::Role::Operator]);
     assert_eq!(services.gate_timeout.map(|timeout| timeout.as_secs()), Some(32 * 60));
+    assert_eq!(settings.agent_environment, ["SSH_AUTH_SOCK", "MINE_*"]);
     assert_eq!(settings.runs.kill_after.as_secs(), 33);
     assert_eq!(settings.runs.terminal_idle.map(|idle| idle.as_secs()), Some(34 * 60));
 }
@@ -286,4 +288,16 @@ fn the_name_of_a_machine_becomes_that_of_a_runner() {
         assert!(checked_runner_id(runner_id.to_owned()).is_ok());
     }
     assert_eq!(runner_id_of_hostname(&"x".repeat(300)).len(), 64);
+}
+
+#[test]
+fn variables_of_agents_are_names() {
+    let names = |text: &str| text.parse::<VariableList>().map(|names| names.0);
+    assert_eq!(names("A_1, B*,,*").unwrap(), ["A_1", "B*", "*"]);
+    assert!(names("").unwrap().is_empty());
+    for bad in ["A=1", "A B", "*A", "A**", "Ä", "-"] {
+        assert!(names(bad).unwrap_err().contains("is not the name of a variable"), "{bad}");
+    }
+    let error = load_with("agent_environment = [\"A=1\"]", &[], UpFlags::default()).unwrap_err();
+    assert!(error.message.contains("'A=1'"), "{}", error.message);
 }

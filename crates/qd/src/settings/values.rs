@@ -160,6 +160,33 @@ impl FromStr for HostList {
     }
 }
 
+/// Names of environment variables: a list in the file, separated by commas elsewhere. One that ends with `*` stands for
+/// all that begin so.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub(crate) struct VariableList(pub(crate) Vec<String>);
+
+impl TryFrom<Vec<String>> for VariableList {
+    type Error = String;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
+        let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        match names.iter().find(|name| name.is_empty() || !is_name(name.strip_suffix('*').unwrap_or(name))) {
+            Some(bad) => Err(format!("'{bad}' is not the name of a variable, such as HTTP_PROXY or AWS_*")),
+            None => Ok(VariableList(names)),
+        }
+    }
+}
+
+impl FromStr for VariableList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect::<Vec<_>>().try_into()
+    }
+}
+
 /// Directories: a list in the file, separated by colons elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod dialogs;
+mod environment;
 mod failures;
 mod files;
 mod races;

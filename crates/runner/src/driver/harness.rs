@@ -63,6 +63,12 @@ pub trait Harness: Send + Sync {
         None
     }
 
+    /// Variables of the runner's that its agents need besides those that all agents get, such as the keys of its model
+    /// providers. One that ends with `*` stands for all that begin so.
+    fn needed_variables(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether its driver tells events in the form of the watching face itself ([`AgentEvent::Native`]). For all
     /// others they are made from what the agent does.
     fn tells_native_events(&self) -> bool {

@@ -13,6 +13,7 @@ mod private_home;
 mod queries;
 mod session_files;
 mod shell_commands;
+mod variables;
 mod version;
 
 use std::pin::Pin;
@@ -68,6 +69,10 @@ impl Harness for Pi {
             "export",
             "tree",
         ]
+    }
+
+    fn needed_variables(&self) -> &'static [&'static str] {
+        variables::NEEDED
     }
 
     fn start<'a>(
@@ -154,7 +159,7 @@ impl PiDriver {
         settings: &HarnessSettings,
         request: StartRequest,
     ) -> Result<Self, PiStartError> {
-        version::check(settings).await?;
+        version::check(runner, settings).await?;
         let launched = launch::launch(runner, settings, &request).await?;
         let mut process = launched.process;
         let stdout = process.take_stdout().ok_or(PiStartError::OutputTaken)?;

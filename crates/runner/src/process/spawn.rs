@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::agent_process::AgentProcess;
 use super::agent_stdin::AgentStdin;
+use super::environment::Environment;
 use super::guard_control::{GuardReports, GuardSupervisor};
 use super::guarded_process::GuardedProcess;
 use super::process_stats::StatsReader;
@@ -52,23 +53,6 @@ pub enum Privileges {
     Fixed,
     /// What the user can become, as in any terminal. For what a person runs.
     OfTheUser,
-}
-
-/// The agent's environment: what is inherited, minus `remove`, plus `set`.
-#[derive(Debug, Clone, Default)]
-pub struct Environment {
-    pub inherit: InheritedVariables,
-    pub remove: Vec<OsString>,
-    pub set: Vec<(OsString, OsString)>,
-}
-
-/// Which of the runner's own variables the agent gets.
-#[derive(Debug, Clone, Default)]
-pub enum InheritedVariables {
-    #[default]
-    All,
-    Only(Vec<OsString>),
-    Nothing,
 }
 
 /// How to run the guard; the options of `qd guard` are appended.
@@ -114,26 +98,6 @@ impl GuardCommand {
         let link = Path::new("/proc/self/exe");
         let program = if link.exists() { link.to_owned() } else { std::env::current_exe()? };
         Ok(Self { program, args: vec!["guard".into()] })
-    }
-}
-
-impl Environment {
-    /// The value a variable will have.
-    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
-        let own = std::env::vars_os().filter(|(known, _)| known == name);
-        self.resolve(own).remove(OsStr::new(name))
-    }
-
-    fn resolve(&self, own: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<OsString, OsString> {
-        let inherited = |name: &OsString| match &self.inherit {
-            InheritedVariables::All => true,
-            InheritedVariables::Only(names) => names.contains(name),
-            InheritedVariables::Nothing => false,
-        };
-        let mut result: BTreeMap<_, _> =
-            own.filter(|(name, _)| inherited(name) && !self.remove.contains(name)).collect();
-        result.extend(self.set.iter().cloned());
-        result
     }
 }
 
@@ -186,7 +150,7 @@ impl SpawnSpec {
     fn start_guard_process(&self, terminal: Option<OwnedFd>) -> Result<StartedGuard, SpawnError> {
         let name = self.program.first().ok_or(SpawnError::ProgramMissing)?;
         check_working_directory(&self.cwd)?;
-        let environment = self.environment.resolve(std::env::vars_os());
+        let environment = self.environment.variables();
         let key = KeyOwner::current().map(|owner| owner.new_key());
         let cgroup = key.as_deref().filter(|_| self.config.use_cgroup).and_then(AgentCgroup::create);
         match self.start_guard(&environment, key.as_deref(), cgroup.as_ref(), terminal) {
@@ -359,25 +323,5 @@ fn check_working_directory(path: &Path) -> Result<(), SpawnError> {
             Err(SpawnError::WorkingDirectoryNotFound { path: path.to_owned() })
         }
         Err(source) => Err(SpawnError::WorkingDirectoryUnusable { path: path.to_owned(), source }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn environment_is_inherited_then_cut_then_extended() {
-        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
-        let own = [pair("A", "1"), pair("B", "2"), pair("C", "3")];
-        for (inherit, expected) in [
-            (InheritedVariables::All, vec![pair("A", "1"), pair("C", "new")]),
-            (InheritedVariables::Only(vec!["B".into(), "C".into()]), vec![pair("C", "new")]),
-            (InheritedVariables::Nothing, vec![pair("C", "new")]),
-        ] {
-            let environment = Environment { inherit, remove: vec!["B".into()], set: vec![pair("C", "new")] };
-            let resolved: Vec<_> = environment.resolve(own.iter().cloned()).into_iter().collect();
-            assert_eq!(resolved, expected);
-        }
     }
 }

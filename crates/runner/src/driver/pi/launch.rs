@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use qd_core::ids::{further_session_name, plain_session_name};
 use qd_link::mutex::Mutex;
 
+use super::Pi;
 use super::error::{ConversationError, PiStartError};
 use super::file_claim::FileClaim;
 use super::handle::PiConversation;
@@ -16,7 +17,7 @@ use super::private_home;
 use super::session_files::{CheckedFile, check_below};
 use crate::config::RunnerConfig;
 use crate::driver::{HarnessSettings, StartRequest};
-use crate::process::{AgentProcess, Environment, InheritedVariables, Privileges, SpawnSpec};
+use crate::process::{AgentProcess, Environment, Privileges, SpawnSpec};
 
 /// Our extension, written beside the agents' directories at start.
 const BRIDGE: &str = include_str!("../../../../../extensions/qd-bridge.ts");
@@ -229,16 +230,14 @@ fn environment(runner: &RunnerConfig, home: &private_home::PrivateHome) -> Envir
         ("PI_TELEMETRY".into(), "0".into()),
         ("PI_SKIP_VERSION_CHECK".into(), "1".into()),
     ];
-    let mut remove: Vec<OsString> = vec!["PI_CODING_AGENT_SESSION_DIR".into(), "QD_TOKEN".into()];
-    match runner.question_timeout {
+    // A session's place is ours to choose, and whose dialogs run out of time too.
+    let remove = ["PI_CODING_AGENT_SESSION_DIR", "QD_UI_TIMEOUT_ERRORS", "QD_UI_TIMEOUT_MS"];
+    if let Some(limit) = runner.question_timeout {
         // Our extension makes errors of dialogs that run out of time.
-        Some(limit) => {
-            set.push(("QD_UI_TIMEOUT_ERRORS".into(), "1".into()));
-            set.push(("QD_UI_TIMEOUT_MS".into(), limit.as_millis().to_string().into()));
-        }
-        None => remove.extend(["QD_UI_TIMEOUT_ERRORS", "QD_UI_TIMEOUT_MS"].map(OsString::from)),
+        set.push(("QD_UI_TIMEOUT_ERRORS".into(), "1".into()));
+        set.push(("QD_UI_TIMEOUT_MS".into(), limit.as_millis().to_string().into()));
     }
-    Environment { inherit: InheritedVariables::All, remove, set }
+    Environment { inherit: runner.inherited_by(&Pi), remove: remove.map(Into::into).to_vec(), set }
 }
 
 fn write_bridge(data_dir: &Path) -> io::Result<PathBuf> {

@@ -8,8 +8,11 @@ use qd_core::harness::pi::check_version;
 use qd_link::mutex::Mutex;
 use tokio::process::Command;
 
+use super::Pi;
 use super::error::PiStartError;
+use crate::config::RunnerConfig;
 use crate::driver::HarnessSettings;
+use crate::process::Environment;
 
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -17,18 +20,22 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 static ACCEPTED: Mutex<Option<HashSet<Vec<String>>>> = Mutex::new(None);
 
 /// Refuses a pi that is missing or too old, by name and version, with what to do.
-pub(super) async fn check(settings: &HarnessSettings) -> Result<(), PiStartError> {
+pub(super) async fn check(runner: &RunnerConfig, settings: &HarnessSettings) -> Result<(), PiStartError> {
     let command = &settings.command;
     if ACCEPTED.lock().get_or_insert_with(HashSet::new).contains(command) {
         return Ok(());
     }
     let (program, arguments) = command.split_first().ok_or(PiStartError::NoCommand)?;
+    let environment = Environment { inherit: runner.inherited_by(&Pi), ..Environment::default() };
     let run = Command::new(program)
         .args(arguments)
         .arg("--version")
         // A program that is not pi might wait for input for ever.
         .stdin(Stdio::null())
         .kill_on_drop(true)
+        // It gets no more than the agents it will run.
+        .env_clear()
+        .envs(environment.variables())
         .env("PI_OFFLINE", "1")
         .env("PI_SKIP_VERSION_CHECK", "1")
         .output();

@@ -115,7 +115,7 @@ fn find(name: &str, cwd: &Path, path_variable: Option<&OsStr>) -> Option<PathBuf
 pub(super) fn environment(runner: &RunnerConfig, request: &StartRequest) -> Environment {
     let run = request.config.run.clone().unwrap_or_default();
     // A size in variables would go before the terminal's own, and be wrong after the first resize.
-    let remove = ["QD_TOKEN", "QD_RUNNER_KEY", "QD_RUNNER_CODE", "QD_SOCKET", "QD_TOOL", "COLUMNS", "LINES"];
+    let remove = ["COLUMNS", "LINES"];
     let mut set: Vec<(OsString, OsString)> = vec![("TERM".into(), "xterm-256color".into())];
     let client = run.env.iter().filter(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
     set.extend(client.map(|(name, value)| (OsString::from(name), OsString::from(value))));
