@@ -88,6 +88,15 @@ pub struct Limits {
     pub attachments_max: usize,
     /// WebSocket connections of all clients together.
     pub connections_max: usize,
+    /// HTTP connections of a listener whose request is not authenticated: idle, half sent, shaking hands, or of
+    /// somebody unknown. Beyond it the one that has been idle longest is closed for a newcomer.
+    pub unauthenticated_max: usize,
+    /// The same for those of one address. Half of all, since everybody behind a local proxy has one address.
+    pub unauthenticated_per_address_max: usize,
+    /// HTTP connections of a listener whose request is authenticated, which nobody takes from them.
+    pub authenticated_max: usize,
+    /// A peer that takes nothing of what is written for this long is disconnected, whatever the connection carries.
+    pub write_stall_max: Duration,
     /// Bytes that may wait for a client that takes none of them for `stall_max`.
     pub held_bytes_max: usize,
     pub stall_max: Duration,
@@ -115,6 +124,10 @@ impl Default for Limits {
             in_flight_max: 1024,
             attachments_max: 1024,
             connections_max: 16_384,
+            unauthenticated_max: 512,
+            unauthenticated_per_address_max: 256,
+            authenticated_max: 512,
+            write_stall_max: Duration::from_secs(30),
             held_bytes_max: 64 << 20,
             stall_max: Duration::from_secs(10),
             ping_after: Duration::from_secs(20),

@@ -2,8 +2,10 @@
 
 pub(crate) mod assets;
 pub(crate) mod listen;
+mod progress;
 pub(crate) mod router;
 pub(crate) mod safe_headers;
+pub(crate) mod slots;
 pub mod tls;
 pub(crate) mod upgrade;
 

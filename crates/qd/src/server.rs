@@ -3,6 +3,7 @@
 pub(crate) mod app;
 pub(crate) mod data_dir;
 pub(crate) mod endpoint;
+mod file_limit;
 pub(crate) mod hub_and_runner;
 pub(crate) mod pi_server;
 pub(crate) mod pi_server_port;

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::access::principals::{ANONYMOUS, Access, KnownAccess, OWNER, Principal, Principals, Rights};
 use crate::config::HubConfig;
+use crate::server::slots::note_authenticated;
 
 /// The cookie of a browser that has logged in.
 pub(crate) const COOKIE_NAME: &str = "qd_login";
@@ -164,19 +165,10 @@ pub(crate) async fn check_access(
     headers: &HeaderMap,
     query_token: Option<&str>,
 ) -> Result<Principal, Refusal> {
-    let doors = AccessLookup { config, store, principals };
-    if let Some(token) = bearer(headers).or(query_token).map(str::trim) {
-        if config.owner_token.matches(token) {
-            return Ok(Principal::owner());
-        }
-        if let Some(principal) = doors.open(&hash(token)).await? {
-            return Ok(principal);
-        }
-    }
-    match cookie(headers) {
-        Some(cookie) => doors.open(&hash(cookie)).await?.ok_or(Refusal::NotLoggedIn),
-        None => Err(Refusal::NotLoggedIn),
-    }
+    let lookup = AccessLookup { config, store, principals };
+    let principal = lookup.principal_of(headers, query_token).await?;
+    note_authenticated();
+    Ok(principal)
 }
 
 /// Where an access is looked up.
@@ -187,6 +179,25 @@ struct AccessLookup<'a> {
 }
 
 impl AccessLookup<'_> {
+    async fn principal_of(
+        &self,
+        headers: &HeaderMap,
+        query_token: Option<&str>,
+    ) -> Result<Principal, Refusal> {
+        if let Some(token) = bearer(headers).or(query_token).map(str::trim) {
+            if self.config.owner_token.matches(token) {
+                return Ok(Principal::owner());
+            }
+            if let Some(principal) = self.open(&hash(token)).await? {
+                return Ok(principal);
+            }
+        }
+        match cookie(headers) {
+            Some(cookie) => self.open(&hash(cookie)).await?.ok_or(Refusal::NotLoggedIn),
+            None => Err(Refusal::NotLoggedIn),
+        }
+    }
+
     /// Who has the access token or login with this hash.
     async fn open(&self, hash: &Hash) -> Result<Option<Principal>, Refusal> {
         for _ in 0..TOKEN_CHECKS_MAX {

@@ -12,22 +12,21 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use qd_link::net::BoxedStream;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{Duration, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::Hub;
+use crate::server::progress::ProgressStream;
+use crate::server::slots::{ConnectionSlot, ConnectionSlots};
 use crate::server::tls::HubTls;
 
-/// Requests served at a time; WebSockets do not count.
-const REQUESTS_MAX: usize = 512;
 const HEADERS_WAIT_MAX: Duration = Duration::from_secs(3);
 /// A peer that has not shaken hands by then is not going to.
 const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long requests under way get when the hub stops.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 const REQUEST_HEAD_BYTES_MAX: usize = 16 << 10;
-/// After a failed accept (no file handles left) others get time to end.
+/// After a failed accept (no file handles left, and nobody to evict) others get time to end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Gives the hub one byte stream after the other. TLS is put on top by the hub itself.
@@ -74,7 +73,7 @@ pub(crate) async fn accept(
     router: &Router,
     stop: &CancellationToken,
 ) {
-    let room = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let slots = ConnectionSlots::new(&hub.config.limits);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -83,30 +82,32 @@ pub(crate) async fn accept(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a connection cannot be accepted");
+                let has_evicted = slots.evict_one();
+                tracing::warn!(%error, has_evicted, "a connection cannot be accepted");
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        // Who is too many is turned away at once: waiting here would keep everyone out, and the hub from stopping.
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            tracing::warn!(max = REQUESTS_MAX, "too many requests at a time; a connection is turned away");
-            continue;
-        };
         let peer = Peer(peer.into());
-        let (router, stop) = (router.clone(), stop.clone());
-        match hub.config.tls.clone() {
-            None => hub.tasks.spawn(async move {
-                serve_stream(stream, peer, router, stop).await;
-                drop(permit);
-            }),
-            Some(tls) => hub.tasks.spawn(async move {
-                if let Some(stream) = shake_hands(&tls, stream, &peer, &stop).await {
-                    serve_stream(stream, peer, router, stop).await;
+        let slot = Arc::new(slots.take(&peer.0));
+        let stall_max = hub.config.limits.write_stall_max;
+        let stream: BoxedStream = Box::new(ProgressStream::new(stream, slot.activity(), stall_max));
+        let (router, stop, tls) = (router.clone(), stop.clone(), hub.config.tls.clone());
+        hub.tasks.spawn(async move {
+            let serve = async {
+                let stream = match &tls {
+                    None => Some(stream),
+                    Some(tls) => shake_hands(tls, stream, &peer, &stop).await,
+                };
+                if let Some(stream) = stream {
+                    serve_stream(stream, &peer, router, &slot, &stop).await;
                 }
-                drop(permit);
-            }),
-        };
+            };
+            tokio::select! {
+                () = serve => {}
+                () = slot.evicted() => tracing::debug!(peer = %peer.0, "a connection is closed for a newcomer"),
+            }
+        });
     }
 }
 
@@ -128,11 +129,17 @@ async fn shake_hands(
     None
 }
 
-async fn serve_stream(stream: BoxedStream, peer: Peer, router: Router, stop: CancellationToken) {
+async fn serve_stream(
+    stream: BoxedStream,
+    peer: &Peer,
+    router: Router,
+    slot: &Arc<ConnectionSlot>,
+    stop: &CancellationToken,
+) {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        router.call(request)
+        Arc::clone(slot).serve(router.call(request))
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

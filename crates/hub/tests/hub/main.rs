@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 mod access;
+mod floods;
 mod garbage;
 mod holes;
 mod hosts;

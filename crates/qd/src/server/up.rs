@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddr
 use qd_runner::driver::first_try;
 use tokio_util::sync::CancellationToken;
 
+use super::file_limit;
 use super::hub_and_runner::{HubAndRunner, ServerSockets, local_socket};
 use super::pi_server_port::{self, warn_of_no_auth};
 use super::stop_signals::StopSignals;
@@ -57,6 +58,7 @@ pub(crate) fn run(
 /// Runs a server to its end, on threads of its own. One core is left to agents, databases and the kernel: what serves then stays where its memory
 /// is warm, and a key's echo takes a sixth less.
 pub(crate) fn serve_on_threads(serving: impl Future<Output = Result<()>>) -> Result<()> {
+    file_limit::raise();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads((cores - 1).clamp(1, WORKER_THREADS_MAX)).enable_all().build()?;
@@ -212,6 +214,10 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
 const LISTEN_HINT: &str =
     "another program uses the port; choose one with --listen 127.0.0.1:PORT (0: any free one)";
 
+/// Connections that wait to be accepted. The standard library's 128 overflow when many come at once, and then a client
+/// of ours waits a second for its next try.
+const WAITING_CONNECTIONS_MAX: i32 = 4096;
+
 /// Takes an address; `taken` says what to do when somebody else has it.
 pub(crate) fn bind(address: SocketAddr, taken: &str) -> Result<TcpListener> {
     let explain = |error: std::io::Error| {
@@ -227,6 +233,7 @@ pub(crate) fn bind(address: SocketAddr, taken: &str) -> Result<TcpListener> {
         }
     };
     let listener = TcpListener::bind(address).map_err(explain)?;
+    rustix::net::listen(&listener, WAITING_CONNECTIONS_MAX).map_err(std::io::Error::from)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
