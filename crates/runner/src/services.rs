@@ -16,8 +16,6 @@ mod watch;
 use std::sync::Arc;
 
 use qd_wire::Command;
-use qd_wire::command_table::{Lane, spec};
-use qd_wire::people::Role;
 use qd_wire::run::PermissionDetails;
 
 pub use config::ServiceConfig;
@@ -40,18 +38,8 @@ pub(crate) struct Services {
     own_directory: own_data::OwnDirectory,
 }
 
-/// Whether a command is a service's.
-pub(crate) fn is_service(cmd: &str) -> bool {
-    spec(cmd).is_some_and(|row| row.lane == Lane::Service)
-}
-
 /// Begins a call; its answer comes when it has one.
-pub(crate) fn call(
-    shared: &Arc<RunnerContext>,
-    session_id: Option<String>,
-    incoming: IncomingCommand,
-    role: Option<Role>,
-) {
+pub(crate) fn call(shared: &Arc<RunnerContext>, session_id: Option<String>, incoming: IncomingCommand) {
     let session_id = session_id.filter(|id| !id.is_empty() && id != qd_wire::SYSTEM_SESSION);
     let name = session_id.clone().unwrap_or_default();
     let command = match Command::parse(&incoming.cmd, incoming.text()) {
@@ -62,7 +50,7 @@ pub(crate) fn call(
         Ok(registration) => registration,
         Err(error) => return respond(shared, &name, &incoming, Err(&error)),
     };
-    match Call::new(shared, session_id, incoming, command, role) {
+    match Call::new(shared, session_id, incoming, command) {
         Ok(call) => drop(tokio::spawn(call.run(registration))),
         Err(refused) => respond(shared, &name, &refused.0, Err(&refused.1)),
     }

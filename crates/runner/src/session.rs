@@ -20,7 +20,7 @@ use qd_core::ledger::SubmissionToken;
 use qd_core::session::ReadyAgent;
 use qd_wire::CodedError;
 use qd_wire::data::SessionState;
-use qd_wire::people::Role;
+use qd_wire::people::Rights;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) use actor::{RunnerContext, plain_response};
@@ -109,8 +109,8 @@ pub(crate) struct IncomingCommand {
     /// The whole line; the parameters are read from it.
     pub(crate) line: Bytes,
     pub(crate) principal: String,
-    /// What the sender is, as the hub says; who speaks at the runner's own socket is its owner.
-    pub(crate) user_role: Option<Role>,
+    /// What the sender may do, as the hub says; who speaks at the runner's own socket is its owner.
+    pub(crate) rights: Rights,
     pub(crate) connection: String,
     /// The client's own id, which dependencies name.
     pub(crate) client_command_id: Option<String>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use qd_link::clock::now_ms;
 use qd_link::mutex::Mutex;
-use qd_wire::command_table::Permission;
+pub(crate) use qd_wire::people::Rights;
 use qd_wire::people::{Permissions, Role};
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::Notify;
@@ -60,31 +60,6 @@ impl Access {
             Access::Login(_) => "login",
             Access::Token(_) => "token",
         }
-    }
-}
-
-/// What somebody may do, and as what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rights {
-    pub(crate) role: Role,
-    pub(crate) permissions: Permissions,
-}
-
-impl Rights {
-    /// What the hub does on its own account.
-    pub(crate) const ALL: Rights = Rights { role: Role::Owner, permissions: Role::Owner.permissions() };
-
-    /// `what` is the command or address that was asked for.
-    pub(crate) fn check(self, what: &str, permission: Permission) -> Result<(), CodedError> {
-        if self.permissions.contains(permission) {
-            return Ok(());
-        }
-        Err(ErrorCode::PermissionDenied.with(format!(
-            "Permission denied: '{what}' needs the permission '{}', which this access (role {}) does not have; ask an \
-             owner, or use a token with that scope",
-            permission.as_str(),
-            self.role.as_str()
-        )))
     }
 }
 

@@ -1,3 +1,5 @@
+use qd_wire::command_table::Permission;
+
 use super::*;
 use crate::access::authenticate::hash;
 

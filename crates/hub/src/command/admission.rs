@@ -4,8 +4,6 @@
 use std::sync::Arc;
 
 use qd_wire::command_table::{Answerer, BARRIER, CommandClass, CommandName, Lane, Permission};
-use qd_wire::people::Role;
-use qd_wire::run::{GatePolicy, is_terminal};
 use qd_wire::{CodedError, ErrorCode, SYSTEM_SESSION};
 
 use super::route::{Destination, NoRoute, route};
@@ -88,23 +86,11 @@ pub(super) fn admit<'a>(
     Ok(AdmittedCommand { command, session, work })
 }
 
-/// Refuses what the sender may not do. A session that is a run or a terminal needs the right to run commands too,
-/// and only an owner makes one in which nobody is asked.
+/// Refuses what the sender may not do. The runner checks the same.
 fn check_permission(rights: Rights, command: &Command<'_>) -> Result<(), CodedError> {
     rights.check(command.called, command.spec.permission)?;
     // Read as its runner reads it, so that nothing gets past in another form; what cannot be read is its to refuse.
-    let Some(config) = command.config() else { return Ok(()) };
-    if is_terminal(&config.harness) {
-        rights.check(command.called, Permission::Shell)?;
-    }
-    if config.gate == Some(GatePolicy::Open) && rights.role != Role::Owner {
-        return Err(ErrorCode::PermissionDenied.with(format!(
-            "Permission denied: only an owner opens the gate of a session, and this access has the role {}; leave \
-             'gate' out, or ask an owner",
-            rights.role.as_str()
-        )));
-    }
-    Ok(())
+    command.config().map_or(Ok(()), |config| rights.check_config(command.called, &config))
 }
 
 /// Refuses what would run commands in a terminal, if the sender may not run commands.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use qd_wire::people::Permissions;
+use qd_wire::people::{Permissions, Role};
 use serde_json::{Value, json};
 
 use super::*;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use qd_wire::CodedError;
 use qd_wire::command_table::{Lane, TAKE_BACK};
+use qd_wire::people::Permissions;
 use tokio::time::{Duration, Instant};
 
 use super::fields::CommandFields;
@@ -17,12 +18,13 @@ use crate::runners::line_head::{JsonFields, json_string};
 use crate::runners::link::RunnerSendQueue;
 
 /// Fields the hub writes itself, whatever a client says.
-pub(super) const OWN_FIELDS: [&str; 10] = [
+pub(super) const OWN_FIELDS: [&str; 11] = [
     "channel",
     "type",
     "id",
     "user_id",
     "user_role",
+    "user_permissions",
     "connection_id",
     "client_command_id",
     "depends_on",
@@ -129,6 +131,8 @@ pub(super) fn command_line(
     push_string(&mut line, &asker.principal);
     line.extend_from_slice(b",\"user_role\":\"");
     line.extend_from_slice(asker.rights.role.as_str().as_bytes());
+    line.extend_from_slice(b"\",\"user_permissions\":\"");
+    push_words(&mut line, asker.rights.permissions);
     line.extend_from_slice(b"\",\"connection_id\":");
     push_string(&mut line, &asker.connection_id);
     if let Some(name) = name {
@@ -148,6 +152,16 @@ pub(super) fn command_line(
     command.fields.write(&mut line, cmd);
     line.extend_from_slice(b"}\n");
     line
+}
+
+/// Permissions as the head of a command says them.
+fn push_words(line: &mut Vec<u8>, permissions: Permissions) {
+    for (place, permission) in permissions.iter().enumerate() {
+        if place > 0 {
+            line.push(b' ');
+        }
+        line.extend_from_slice(permission.as_str().as_bytes());
+    }
 }
 
 /// Which command it is and where it goes. A client's frame says both among its fields.
@@ -211,15 +225,14 @@ fn push_on_one_line(line: &mut Vec<u8>, value: &str) {
 mod tests {
     use std::borrow::Cow;
 
-    use qd_wire::command_table::CommandName;
-    use qd_wire::people::Role;
+    use qd_wire::command_table::{CommandHead, CommandName, Permission};
+    use qd_wire::people::{Rights, Role};
 
     use super::*;
-    use crate::access::principals::Rights;
     use crate::command::head::{read_fields, read_head};
 
     fn asker() -> CommandSender {
-        let rights = Rights { role: Role::Viewer, permissions: Role::Viewer.permissions() };
+        let rights = Rights::of(Role::Viewer);
         CommandSender {
             principal: Arc::from("owner"),
             connection_id: Arc::from("c1"),
@@ -229,11 +242,12 @@ mod tests {
     }
 
     const HEAD: &str = "{\"type\":\"command\",\"id\":\"h3\",\"user_id\":\"owner\",\"user_role\":\"viewer\",\
-                        \"connection_id\":\"c1\"";
+                        \"user_permissions\":\"view\",\"connection_id\":\"c1\"";
 
     #[test]
     fn a_command_is_one_line_with_our_head_and_its_own_fields() {
-        let text = "{\"channel\":\"agent\",\"id\":7,\"user_id\":\"root\",\"user_role\":\"owner\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
+        let text = "{\"channel\":\"agent\",\"id\":7,\"user_id\":\"root\",\"user_role\":\"owner\",\
+                    \"user_permissions\":\"manage\",\"cmd\":\"prompt\",\"session_id\":\"s\",\
                     \"images\":[\n {\"a\": \"x\\ny\"}\r\n]}";
         let fields = read_fields(text).unwrap();
         let head = read_head(&fields).unwrap();
@@ -276,6 +290,21 @@ mod tests {
                 "{HEAD},\"cmd\":\"run.stdin\",{fields}\"if_session_version\":4,\"after\":2,\"text\":\"x\\ny\"}}\n"
             )
         );
+    }
+
+    #[test]
+    fn the_runner_reads_the_rights_that_the_hub_has_written() {
+        for role in Role::ALL {
+            for scope in [None].into_iter().chain(Permission::ALL.map(Some)) {
+                let scopes = scope.map_or(Role::Owner.permissions(), |scope| Permissions::of(&[scope]));
+                let rights = Rights { role, permissions: role.permissions().and(scopes) };
+                let asker = CommandSender { rights, ..CommandSender::hub() };
+                let command = Command::new(CommandName::GetState).on("s");
+                let line = command_line(3, &asker, None, "get_state", &command);
+                let head: CommandHead<'_> = serde_json::from_slice(&line).unwrap();
+                assert_eq!(head.rights(), rights);
+            }
+        }
     }
 
     #[test]

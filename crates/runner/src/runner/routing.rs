@@ -11,14 +11,14 @@ use qd_core::ids::check_session_id;
 use qd_core::ledger::{LedgerVerdict, Submission};
 use qd_link::backoff::random;
 use qd_wire::command::SessionConfig;
-use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, TAKE_BACK, class_of};
-use qd_wire::people::Role;
+use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, Lane, TAKE_BACK, class_of, spec};
+use qd_wire::people::Rights;
 use qd_wire::{CodedError, Command, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{LinkCommand, RunnerTask};
 use crate::clock::now_ms;
-use crate::services::{self, SessionWorktree, is_service};
+use crate::services::{self, SessionWorktree};
 use crate::session::{IncomingCommand, RunnerContext, SessionEnded, SessionInput, check_cwd_of, spawn_new};
 use crate::submissions::{WaitOwner, WaitResult, plain_outcome};
 
@@ -45,10 +45,15 @@ impl RunnerTask {
             Ok(head) => {
                 let incoming = incoming(&self.shared, command, &head);
                 let session_id = head.session_id.map(Cow::into_owned);
+                let row = spec(&incoming.cmd);
+                // The hub has asked the same. But what is done here is ours to answer for.
+                let denied = row.and_then(|row| incoming.rights.check(row.name, row.permission).err());
+                if let Some(error) = denied {
+                    return self.respond(session_id.as_deref().unwrap_or_default(), &incoming, Err(&error));
+                }
                 // Services do not wait in the lanes of their session: a file can be read while the agent works.
-                if is_service(&incoming.cmd) {
-                    let role = incoming.user_role;
-                    return services::call(&self.shared, session_id, incoming, role);
+                if row.is_some_and(|row| row.lane == Lane::Service) {
+                    return services::call(&self.shared, session_id, incoming);
                 }
                 self.route(session_id, incoming);
             }
@@ -118,9 +123,15 @@ impl RunnerTask {
             return self.respond(&session_id, &incoming, Err(&error.into()));
         }
         let mut incoming = incoming;
-        if let Ok(Command::SessionCreate(params)) = Command::parse(&incoming.cmd, incoming.text())
-            && params.check_only == Some(true)
-        {
+        let params = match Command::parse(&incoming.cmd, incoming.text()) {
+            Ok(Command::SessionCreate(params)) => params,
+            Ok(_) => return,
+            Err(error) => return self.respond(&session_id, &incoming, Err(&error.into())),
+        };
+        if let Err(error) = incoming.rights.check_config(&incoming.cmd, &params.config) {
+            return self.respond(&session_id, &incoming, Err(&error));
+        }
+        if params.check_only == Some(true) {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
                 let checked = check_only(&shared, &session_id, params.config).await;
@@ -138,12 +149,7 @@ impl RunnerTask {
                 Err(error) => return self.unsent(&session_id, error),
             }
         }
-        let config = match Command::parse(&incoming.cmd, incoming.text()) {
-            Ok(Command::SessionCreate(params)) => params.config,
-            Ok(_) => return,
-            Err(error) => return self.respond(&session_id, &incoming, Err(&error.into())),
-        };
-        let sender = spawn_new(&self.shared, &session_id, config);
+        let sender = spawn_new(&self.shared, &session_id, params.config);
         self.shared.hub_delivery.mailboxes.lock().insert(session_id.clone(), sender.clone());
         // First of all its creation: a session that has none is over at once.
         self.forward(&sender, &session_id, incoming);
@@ -269,7 +275,7 @@ fn incoming(shared: &RunnerContext, command: &LinkCommand, head: &CommandHead<'_
         cmd: owned(&head.cmd).unwrap_or_default(),
         line: command.line.clone(),
         principal,
-        user_role: if command.is_local { Some(Role::Owner) } else { head.user_role },
+        rights: if command.is_local { Rights::ALL } else { head.rights() },
         connection,
         client_command_id,
         idempotency_key: owned(&head.idempotency_key),

@@ -20,7 +20,6 @@ use qd_core::event_writer::ResponseLine;
 use qd_core::ledger::{CommandOutcome, Submission};
 use qd_wire::command::Command;
 use qd_wire::event::Event;
-use qd_wire::people::Role;
 use qd_wire::run::PermissionDetails;
 use qd_wire::service::ServiceScope;
 use qd_wire::{CodedError, ErrorCode, InputRequest};
@@ -57,7 +56,6 @@ pub(crate) struct Call {
     pub(crate) incoming: IncomingCommand,
     pub(crate) command: Arc<Command>,
     scope: ServiceScope,
-    role: Option<Role>,
     session: Option<TargetSession>,
     request_id: String,
     actor: String,
@@ -86,7 +84,6 @@ impl Call {
         session_id: Option<String>,
         incoming: IncomingCommand,
         command: Command,
-        role: Option<Role>,
     ) -> Result<Call, Box<(IncomingCommand, CodedError)>> {
         let session = match session_id.map(|id| find(shared, id)).transpose() {
             Ok(session) => session,
@@ -101,7 +98,7 @@ impl Call {
         let request_id = scope.request_id.clone().unwrap_or_else(|| random_id("c"));
         let actor = scope.actor.clone().unwrap_or_else(|| "system".to_owned());
         let (shared, command, began) = (Arc::clone(shared), Arc::new(command), monotonic_now());
-        Ok(Call { shared, incoming, command, scope, role, session, request_id, actor, began, approved: None })
+        Ok(Call { shared, incoming, command, scope, session, request_id, actor, began, approved: None })
     }
 
     /// A call that waited for a person when the runner stopped, as its question has kept it.
@@ -133,7 +130,7 @@ impl Call {
             ..IncomingCommand::default()
         };
         let session_id = Some(session_id.to_owned());
-        let mut call = Call::new(shared, session_id, incoming, command, None).map_err(|refused| refused.1)?;
+        let mut call = Call::new(shared, session_id, incoming, command).map_err(|refused| refused.1)?;
         call.request_id = request_id.to_owned();
         call.actor = details.actor.unwrap_or(call.actor);
         if matches!(*call.command, Command::FsUpload(_)) {
@@ -198,7 +195,7 @@ impl Call {
     async fn directory(&self) -> ServiceResult<CallDirectory> {
         let Some(TargetSession { session_id, sender }) = &self.session else {
             if dispatch::needs_directory(&self.command) {
-                return directory::without_session(&self.shared, &self.scope, self.role).await;
+                return directory::without_session(&self.shared, &self.scope, self.incoming.rights).await;
             }
             return Ok(CallDirectory { path: "/".into(), facts: None });
         };
@@ -222,7 +219,7 @@ impl Call {
         let config = &self.shared.config.services;
         let op_tool = op_tool(&self.incoming.cmd);
         let ask = self.scope.ask == Some(true);
-        let applicant = GateRequest { op_tool: &op_tool, role: self.role, ask };
+        let applicant = GateRequest { op_tool: &op_tool, rights: self.incoming.rights, ask };
         if !must_ask(config, directory.facts.as_ref(), applicant)? {
             return Ok(GateOutcome::Go(None));
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use qd_wire::people::Role;
+use qd_wire::people::{Rights, Role};
 
 /// Settings of a runner's services.
 #[derive(Debug, Clone)]
@@ -18,6 +18,14 @@ pub struct ServiceConfig {
     pub log_path: Option<PathBuf>,
     /// The hub's address, for people.
     pub server_base_url: Option<String>,
+}
+
+impl ServiceConfig {
+    /// Whether a request with these rights passes the gate unasked, where the session has no rule of its own. Less than
+    /// the whole role does not: a token with fewer scopes was made to be able to do less.
+    pub(crate) fn skips_gate(&self, rights: Rights) -> bool {
+        rights.has_whole_role() && self.gate_skip_roles.contains(&rights.role)
+    }
 }
 
 impl Default for ServiceConfig {

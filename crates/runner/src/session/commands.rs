@@ -313,8 +313,7 @@ impl SessionActor {
             }
         }
         let incoming = &admitted.incoming;
-        let skips = &self.shared.config.services.gate_skip_roles;
-        let may_skip = incoming.user_role.is_some_and(|role| skips.contains(&role));
+        let may_skip = self.shared.config.services.skips_gate(incoming.rights);
         let asker = self.session.gate_let_through(params).and_then(|details| details.principal.as_deref());
         // A foreign server has one name for all its people, and sees to it itself who of them approves.
         let is_many = incoming.principal == FOREIGN_SERVER && incoming.connection == FOREIGN_SERVER;

@@ -11,6 +11,8 @@ mod pi_server;
 #[cfg(target_os = "linux")]
 mod queue_and_worktree;
 mod restarts;
+#[cfg(target_os = "linux")]
+mod rights;
 mod runs;
 mod second_harness;
 #[cfg(target_os = "linux")]

@@ -280,6 +280,7 @@ async fn a_key_is_its_principals_own() {
         line["type"] = json!("command");
         line["id"] = json!(id);
         line["user_id"] = json!(user);
+        line["user_role"] = json!("operator");
         line
     };
     runner.ok(named("anna's")).await;

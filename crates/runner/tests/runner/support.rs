@@ -48,6 +48,11 @@ pub(crate) fn merged(mut object: Value, more: Value) -> Value {
     object
 }
 
+/// The role of who sends such a command, where a test does not say: a hub always says one. An owner makes the sessions.
+pub(crate) fn usual_role(cmd: &str) -> &'static str {
+    if cmd == "session.create" { "owner" } else { "operator" }
+}
+
 /// The pi of `tests/agents`, without any model.
 #[cfg(target_os = "linux")]
 pub(crate) fn real_pi() -> Vec<String> {

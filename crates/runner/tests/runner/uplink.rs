@@ -104,8 +104,8 @@ async fn commands_and_records_in_floods_both_arrive() {
     let blast = async move {
         for number in 0..COMMANDS {
             let (cmd, session) = if number % 3 == 0 { ("get_state", "s1") } else { ("get_state", "nowhere") };
-            let line =
-                json!({ "type": "command", "id": format!("h{number}"), "session_id": session, "cmd": cmd });
+            let line = json!({ "type": "command", "id": format!("h{number}"), "session_id": session, "cmd": cmd,
+                "user_role": "viewer" });
             sender.send(format!("{line}\n").into()).await.unwrap();
         }
     };

@@ -433,6 +433,13 @@ where
     })
 }
 
+impl CommandHead<'_> {
+    /// What the hub says of the sender.
+    pub fn rights(&self) -> crate::people::Rights {
+        crate::people::Rights::said(self.user_role, self.user_permissions)
+    }
+}
+
 /// The fields every command may carry; the rest of the frame is its parameters.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct CommandHead<'a> {
@@ -449,6 +456,8 @@ pub struct CommandHead<'a> {
     pub user_id: Option<std::borrow::Cow<'a, str>>,
     /// The sender's role, said by the hub.
     pub user_role: Option<crate::people::Role>,
+    /// What the sender may do, said by the hub; those of earlier versions do not.
+    pub user_permissions: Option<crate::people::Permissions>,
     #[serde(default, borrow)]
     pub connection_id: Option<std::borrow::Cow<'a, str>>,
     /// The client's own `id` as it came, kept by the hub when it puts its own in place; dependencies name it.

@@ -1,7 +1,12 @@
 //! People: roles, permissions, accounts, logins, and hosts that others run. Bodies of the REST calls about them.
 
+use serde::Deserialize;
+
+use crate::command::SessionConfig;
 use crate::command_table::Permission;
 use crate::derive::wire;
+use crate::error::{CodedError, ErrorCode};
+use crate::run::{GatePolicy, is_terminal};
 
 /// What a person is here.
 #[wire(words, Hash, PartialOrd, Ord)]
@@ -57,9 +62,134 @@ impl Permissions {
         Permissions(self.0 & other.0)
     }
 
+    /// Whether it has all of those.
+    pub const fn includes(self, other: Permissions) -> bool {
+        self.0 & other.0 == other.0
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Permission> {
         Permission::ALL.into_iter().filter(move |permission| self.contains(*permission))
     }
+
+    /// From words with spaces between them. A word of another version of qd allows nothing here.
+    pub fn of_words(words: &str) -> Self {
+        words.split(' ').filter_map(Permission::parse).fold(Permissions::default(), |set, permission| {
+            Permissions(set.0 | Permissions::of(&[permission]).0)
+        })
+    }
+}
+
+/// As in the head of a command: words with spaces between them.
+impl<'de> Deserialize<'de> for Permissions {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl serde::de::Visitor<'_> for Words {
+            type Value = Permissions;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("permissions with spaces between them")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, words: &str) -> Result<Permissions, E> {
+                Ok(Permissions::of_words(words))
+            }
+        }
+        deserializer.deserialize_str(Words)
+    }
+}
+
+/// What a request may do, and as what. The hub finds it out; it travels to the runner with each command, and both ask
+/// it the same. Without a word about it nothing is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    pub role: Role,
+    /// Of the role, as far as the scopes of the access go.
+    pub permissions: Permissions,
+}
+
+impl Default for Rights {
+    fn default() -> Self {
+        Rights { role: Role::Viewer, permissions: Permissions::of(&[]) }
+    }
+}
+
+impl Rights {
+    /// Of the owner, and of what the hub does on its own account.
+    pub const ALL: Rights = Rights::of(Role::Owner);
+
+    /// All that a role may do.
+    pub const fn of(role: Role) -> Self {
+        Rights { role, permissions: role.permissions() }
+    }
+
+    /// As the head of a command says. Hubs of earlier versions name only the role, and mean all of it.
+    pub fn said(role: Option<Role>, permissions: Option<Permissions>) -> Self {
+        let Some(role) = role else { return Rights::default() };
+        let all = role.permissions();
+        Rights { role, permissions: permissions.map_or(all, |permissions| permissions.and(all)) }
+    }
+
+    /// `what` is the command or address that was asked for.
+    pub fn check(self, what: &str, permission: Permission) -> Result<(), CodedError> {
+        if self.permissions.contains(permission) {
+            return Ok(());
+        }
+        Err(ErrorCode::PermissionDenied.with(format!(
+            "Permission denied: '{what}' needs the permission '{}', which this access (role {}) does not have; ask an \
+             owner, or use a token with that scope",
+            permission.as_str(),
+            self.role.as_str()
+        )))
+    }
+
+    /// Checks that it may create a session with this configuration. Terminals need the right to run commands too, and
+    /// only an owner makes a session in which nobody is asked.
+    pub fn check_config(self, what: &str, config: &SessionConfig) -> Result<(), CodedError> {
+        if is_terminal(&config.harness) {
+            self.check(what, Permission::Shell)?;
+        }
+        if config.gate != Some(GatePolicy::Open) || self.is_owner() {
+            return Ok(());
+        }
+        Err(ErrorCode::PermissionDenied.with(format!(
+            "Permission denied: only an owner with all permissions opens the gate of a session, and this access has \
+             the role {}; leave 'gate' out, or ask an owner",
+            self.role.as_str()
+        )))
+    }
+
+    /// Whether nothing of the role is missing. What is left to a role goes with all of it only: a token with fewer
+    /// scopes was made to be able to do less.
+    pub const fn has_whole_role(self) -> bool {
+        self.permissions.includes(self.role.permissions())
+    }
+
+    /// Whether it is an owner's, whole.
+    pub const fn is_owner(self) -> bool {
+        matches!(self.role, Role::Owner) && self.has_whole_role()
+    }
+
+    /// The directories of a machine that it reaches.
+    pub const fn places(self) -> Places {
+        if self.is_owner() {
+            Places::All
+        } else if self.permissions.contains(Permission::Files) {
+            Places::Workspaces
+        } else {
+            Places::Sessions
+        }
+    }
+}
+
+/// Directories of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// Where sessions work.
+    Sessions,
+    /// The same, and the runner's `workspace_roots`.
+    Workspaces,
+    /// Wherever the user of the runner gets.
+    All,
 }
 
 /// Body of `POST /auth/login`.

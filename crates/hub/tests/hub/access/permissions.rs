@@ -82,6 +82,8 @@ impl Asked {
             );
             assert_eq!(command["user_id"], access.name, "{cmd}");
             assert_eq!(command["user_role"], access.role.as_str(), "{cmd}");
+            let words: Vec<&str> = access.permissions.iter().map(Permission::as_str).collect();
+            assert_eq!(command["user_permissions"], words.join(" "), "{cmd}");
         }
     }
 }
@@ -101,7 +103,7 @@ async fn every_command_asks_for_its_permission_on_the_canonical_face() {
         for spec in COMMANDS {
             // A client cannot make itself somebody else.
             let mut frame = json!({"channel":"agent","id":spec.name,"session_id":"s","runner_id":"r1",
-                "cmd":spec.name,"user_id":"owner","user_role":"owner"});
+                "cmd":spec.name,"user_id":"owner","user_role":"owner","user_permissions":"manage"});
             if spec.name == "session.create" {
                 frame["config"] = json!({"harness":"demo"});
             }

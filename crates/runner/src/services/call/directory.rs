@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use qd_wire::people::Role;
+use qd_wire::people::{Places, Rights};
 use qd_wire::service::ServiceScope;
 use qd_wire::{CodedError, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
@@ -50,11 +50,12 @@ pub(crate) async fn in_session(
     Ok(CallDirectory { path: PathBuf::from(cwd), facts: Some(facts) })
 }
 
-/// The place of a call without a session. Who may only look sees where sessions work, and not the rest of the disk.
+/// The place of a call without a session. Without the permission for files that is where sessions work, and not the
+/// rest of the disk.
 pub(crate) async fn without_session(
     shared: &RunnerContext,
     scope: &ServiceScope,
-    role: Option<Role>,
+    rights: Rights,
 ) -> ServiceResult<CallDirectory> {
     let Some(root) = scope.root.as_deref().filter(|root| !root.is_empty()) else {
         refuse!(InvalidRequest, "Name a session_id, or a directory as 'root'");
@@ -74,14 +75,15 @@ pub(crate) async fn without_session(
     .map_err(|error| {
         ErrorCode::of_io(&error).with(format!("root: There is no directory '{root}': {error}"))
     })?;
-    let is_viewer = role == Some(Role::Viewer);
-    if (is_allowed && !is_viewer) || is_of_a_session(shared, path.clone()).await? {
+    let only_sessions = rights.places() == Places::Sessions;
+    if (is_allowed && !only_sessions) || is_of_a_session(shared, path.clone()).await? {
         return Ok(CallDirectory { path, facts: None });
     }
-    if is_viewer {
+    if only_sessions {
         let error = format!(
-            "root: '{root}' is not the directory of a session, and a viewer sees no other: name a session_id, or ask \
-             an operator"
+            "root: '{root}' is not the directory of a session, and this access (role {}) does not have the permission \
+             'files', which others need: name a session_id, or ask an operator",
+            rights.role.as_str()
         );
         return Err(ErrorCode::PermissionDenied.with(error).into());
     }

@@ -2,7 +2,7 @@
 
 use qd_wire::command::Command;
 use qd_wire::command_table::{CommandClass, class_of};
-use qd_wire::people::Role;
+use qd_wire::people::Rights;
 use qd_wire::run::{AwaitingReason, GatePolicy, PermissionDetails, PermissionSource};
 use qd_wire::{InputRequest, JsonObject};
 use serde_json::Value;
@@ -43,7 +43,7 @@ pub(crate) fn op_tool(cmd: &str) -> String {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GateRequest<'a> {
     pub(crate) op_tool: &'a str,
-    pub(crate) role: Option<Role>,
+    pub(crate) rights: Rights,
     /// The caller wants a person to be asked.
     pub(crate) ask: bool,
 }
@@ -54,8 +54,7 @@ pub(crate) fn must_ask(
     facts: Option<&ServiceFacts>,
     applicant: GateRequest<'_>,
 ) -> ServiceResult<bool> {
-    let may_skip =
-        !applicant.ask && applicant.role.is_some_and(|role| config.gate_skip_roles.contains(&role));
+    let may_skip = !applicant.ask && config.skips_gate(applicant.rights);
     let Some(facts) = facts else {
         if may_skip {
             return Ok(false);

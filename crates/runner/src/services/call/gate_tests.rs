@@ -1,9 +1,11 @@
+use qd_wire::command_table::Permission;
+use qd_wire::people::{Permissions, Role};
 use serde_json::json;
 
 use super::*;
 
-fn applicant(role: Option<Role>, ask: bool) -> GateRequest<'static> {
-    GateRequest { op_tool: "bash", role, ask }
+fn applicant(role: Role, ask: bool) -> GateRequest<'static> {
+    GateRequest { op_tool: "bash", rights: Rights::of(role), ask }
 }
 
 fn facts(gate: Option<GatePolicy>, allowed: &[&str]) -> ServiceFacts {
@@ -14,14 +16,18 @@ fn facts(gate: Option<GatePolicy>, allowed: &[&str]) -> ServiceFacts {
 #[test]
 fn who_is_asked() {
     let config = ServiceConfig::default();
-    let owner = applicant(Some(Role::Owner), false);
-    let operator = applicant(Some(Role::Operator), false);
-    let nobody = applicant(None, false);
-    let insistent = applicant(Some(Role::Owner), true);
+    let owner = applicant(Role::Owner, false);
+    let operator = applicant(Role::Operator, false);
+    let nobody = GateRequest { rights: Rights::default(), ..owner };
+    // A token with fewer scopes than its role has permissions.
+    let narrow = Permissions::of(&[Permission::View, Permission::Shell, Permission::Manage]);
+    let narrow = GateRequest { rights: Rights::said(Some(Role::Owner), Some(narrow)), ..owner };
+    let insistent = applicant(Role::Owner, true);
     for (gate, allowed, who, expected) in [
         (None, &[][..], owner, false),
         (None, &[], operator, true),
         (None, &[], nobody, true),
+        (None, &[], narrow, true),
         (None, &[], insistent, true),
         (Some(GatePolicy::Roles), &[], owner, false),
         (Some(GatePolicy::Ask), &[], owner, true),
@@ -39,8 +45,8 @@ fn who_is_asked() {
 #[test]
 fn without_a_session_nobody_can_be_asked() {
     let config = ServiceConfig::default();
-    assert_eq!(must_ask(&config, None, applicant(Some(Role::Owner), false)), Ok(false));
-    for refused in [applicant(Some(Role::Owner), true), applicant(Some(Role::Operator), false)] {
+    assert_eq!(must_ask(&config, None, applicant(Role::Owner, false)), Ok(false));
+    for refused in [applicant(Role::Owner, true), applicant(Role::Operator, false)] {
         let error = must_ask(&config, None, refused).unwrap_err().to_string();
         assert!(error.starts_with("denied: "), "{error}");
     }
@@ -50,7 +56,7 @@ fn without_a_session_nobody_can_be_asked() {
 fn the_roles_that_pass_are_a_setting() {
     let config = ServiceConfig { gate_skip_roles: Vec::new(), ..ServiceConfig::default() };
     let facts = facts(None, &[]);
-    assert_eq!(must_ask(&config, Some(&facts), applicant(Some(Role::Owner), false)), Ok(true));
+    assert_eq!(must_ask(&config, Some(&facts), applicant(Role::Owner, false)), Ok(true));
 }
 
 /// Hole 6: what a person decides about is shown whole, however much it looks like a secret.

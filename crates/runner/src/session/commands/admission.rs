@@ -6,7 +6,7 @@ use qd_core::command_queue::{QueueInput, QueuedCommand};
 use qd_core::event_writer::ResponseLine;
 use qd_core::ledger::{CommandOutcome, LedgerVerdict, Submission, SubmissionToken};
 use qd_core::session::QueueEdit;
-use qd_wire::command_table::{BARRIER, CommandClass, TAKE_BACK};
+use qd_wire::command_table::{BARRIER, CommandClass, Permission, TAKE_BACK};
 use qd_wire::{CodedError, Command, ErrorCode};
 
 use super::is_abort;
@@ -83,7 +83,8 @@ impl SessionActor {
             Ok(command) => command,
             Err(error) => return self.refuse(&incoming, &error.into()),
         };
-        if let Err(error) = check_envelope(&incoming) {
+        if let Err(error) = self.check_terminal(&incoming, &command).and_then(|()| check_envelope(&incoming))
+        {
             return self.refuse(&incoming, &error);
         }
         if matches!(command, Command::GetState(_)) && is_unconditional(&incoming) {
@@ -107,6 +108,14 @@ impl SessionActor {
             LedgerVerdict::Replay(outcome) => self.replay(&admitted.incoming, &outcome),
             LedgerVerdict::Reject(rejection) => self.refuse(&admitted.incoming, &rejection.into()),
         }
+    }
+
+    /// What is typed into a terminal is run: that needs the right to run commands.
+    fn check_terminal(&self, incoming: &IncomingCommand, command: &Command) -> Result<(), CodedError> {
+        if command.spec().runs_program() && self.is_run() {
+            return incoming.rights.check(&incoming.cmd, Permission::Shell);
+        }
+        Ok(())
     }
 
     /// The state, at once: it waits for nothing, so it needs no place in the queue.

@@ -101,17 +101,18 @@ async fn who_asked_at_the_gate_does_not_approve_it() {
     }
     let decide = |name: &str, decision: &str| answer(&json!(name), json!({ "decision": decision }));
     for decision in ["approve", "approve_for_session"] {
-        for role in ["operator", "viewer"] {
-            let refused = call_as(&mut runner, "anna", role, decide("own", decision)).await;
-            let words = "you requested this yourself, so another person has to approve it";
-            assert_eq!(refused["error"], words, "{refused}");
-        }
+        let refused = call_as(&mut runner, "anna", "operator", decide("own", decision)).await;
+        let words = "you requested this yourself, so another person has to approve it";
+        assert_eq!(refused["error"], words, "{refused}");
+        let refused = call_as(&mut runner, "bert", "viewer", decide("own", decision)).await;
+        assert_eq!(refused["code"], "permission_denied", "{refused}");
     }
     let confirmed = answer(&json!("own"), json!({ "confirmed": true }));
     assert_eq!(runner.call(confirmed).await["success"], false, "nor by another word, nor without a role");
     // A foreign server speaks for many people; a person of its name does not.
     let id = "from-the-server";
-    let from_server = json!({ "type": "command", "id": id, "user_id": "run-server" });
+    let from_server =
+        json!({ "type": "command", "id": id, "user_id": "run-server", "user_role": "operator" });
     runner.say(merged(write(id, "operator", false), from_server)).await;
     runner.find(0, "the question", |line| line["request"]["request_id"] == id).await;
     let refused = call_as(&mut runner, "run-server", "operator", decide(id, "approve")).await;

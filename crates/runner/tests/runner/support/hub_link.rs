@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{WAIT_MAX, merged};
+use super::{WAIT_MAX, merged, usual_role};
 
 pub(crate) fn config(directory: &Path) -> RunnerConfig {
     let guard = GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() };
@@ -188,8 +188,9 @@ impl HubEnd {
     }
 
     pub(crate) async fn command(&self, id: &str, session_id: &str, cmd: &str, parameters: Value) {
-        let line =
-            json!({ "type": "command", "id": id, "session_id": session_id, "user_id": "u", "cmd": cmd });
+        let role = usual_role(cmd);
+        let line = json!({ "type": "command", "id": id, "session_id": session_id, "user_id": "u", "user_role": role,
+            "cmd": cmd });
         self.say(merged(line, parameters)).await;
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::{HELPER, WAIT_MAX, guard_with_home, merged, until};
+use super::{HELPER, WAIT_MAX, guard_with_home, merged, until, usual_role};
 
 pub(crate) struct RunnerFixture {
     folder: TempDir,
@@ -95,6 +95,10 @@ impl RunnerFixture {
         command["type"] = json!("command");
         command["id"] = json!(id);
         command["user_id"] = json!("anna");
+        // A hub always says what the sender is.
+        if command["user_role"].is_null() {
+            command["user_role"] = json!(usual_role(command["cmd"].as_str().unwrap()));
+        }
         self.link.sender.send(Bytes::from(format!("{command}\n"))).await.unwrap();
         id
     }
