@@ -31,7 +31,7 @@ pub use answer_text::ANSWER_CHARACTERS_MAX;
 pub use assembly::MessageAssembly;
 pub use conversation_move::QueueFate;
 pub use event_form::{ConversationChange, EventForm};
-pub use gate::GateError;
+pub use gate::{Allowance, GateError};
 pub use lifecycle::{AgentEnd, AgentFacts, ReadyAgent};
 pub use questions::{AnswerError, OpenQuestion, SettledAnswer, StoredQuestion};
 pub use queue_edit::QueueEdit;
@@ -91,8 +91,8 @@ pub struct SessionMemory {
     pub delivering: Option<UndeliveredInput>,
     /// Prompts the agent has said yes to and not shown yet: neither in its queue nor in the conversation.
     pub accepted: Vec<AcceptedPrompt>,
-    /// Operations that pass the gate unasked for as long as the session lives.
-    pub allowed_tools: Vec<String>,
+    /// What passes the gate unasked for as long as the session lives.
+    pub allowances: Vec<Allowance>,
     /// Of a program in a terminal.
     pub run: Option<Box<RunState>>,
     /// What is checked out where it works.

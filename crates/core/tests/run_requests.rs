@@ -99,7 +99,10 @@ fn commands_of_the_document_become_ours() {
 fn what_is_gated_is_always_asked_for() {
     for (kind, data) in examples() {
         let gated = TYPES.iter().any(|row| row.name == kind && row.gated);
-        assert_eq!(canonical(kind, &data).get("ask"), gated.then_some(&json!(true)), "{kind}");
+        let request = canonical(kind, &data);
+        for name in ["ask", "ask_unless_allowed"] {
+            assert_eq!(request.get(name), gated.then_some(&json!(true)), "{kind}");
+        }
         let mut forged = data.clone();
         forged["ask"] = json!(false);
         forged["root"] = json!("/");

@@ -33,8 +33,11 @@ pub struct ServiceScope {
     pub request_id: Option<String>,
     /// How the call came: `web`, `cli`, `local`, `system`, `agent`; for the audit trail.
     pub actor: Option<String>,
-    /// Ask a person even where the sender's role may skip the gate.
+    /// Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
     pub ask: Option<bool>,
+    /// With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+    /// `ask` so.
+    pub ask_unless_allowed: Option<bool>,
 }
 
 macro_rules! service_params {

@@ -542,9 +542,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsDeleteParams = { path: string, recursive?: boolean,
 /**
@@ -561,9 +566,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsDoneData = { path?: string, from?: string, to?: string,
 /**
@@ -614,9 +624,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsMatch = { path: string,
 /**
@@ -647,9 +662,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsReadData = { path: string, content: string, encoding: Encoding,
 /**
@@ -696,9 +716,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsSearchData = { matches: Array<FsMatch>, truncated: boolean,
 /**
@@ -741,9 +766,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsStatData = { path: string, exists: boolean, is_file: boolean, is_dir: boolean, is_symlink: boolean, size: number,
 /**
@@ -770,9 +800,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsTreeData = { path: string, entries: Array<FsTreeNode>, truncated: boolean,
 /**
@@ -817,9 +852,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsUploadData = { upload_id: string,
 /**
@@ -866,9 +906,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsWatchParams = { path?: string, include_hidden?: boolean,
 /**
@@ -885,9 +930,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type FsWriteData = { path: string, bytes_written: number, hash: string,
 /**
@@ -914,9 +964,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type GatePolicy = "ask"
   | "roles"
@@ -985,9 +1040,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type GitFile = { path: string,
 /**
@@ -1028,9 +1088,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type GitStatusData = { branch?: string, head?: string, upstream?: string, ahead?: number, behind?: number, files: Array<GitFile>,
 /**
@@ -1053,9 +1118,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type GitWorktree = {
 /**
@@ -1086,9 +1156,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type GitWorktreeRemoveParams = { path: string, force?: boolean,
 /**
@@ -1105,9 +1180,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type GitWorktreesData = { worktrees: Array<GitWorktree>, };
 
@@ -1126,9 +1206,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type Health = {
 /**
@@ -1175,9 +1260,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type HostCapabilitiesParams = {
 /**
@@ -1194,9 +1284,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type HostDependency = { name: string, ok: boolean, };
 
@@ -1215,9 +1310,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type HostInfoData = { host_id: string, pid: number, os: string, arch: string, version: string, hostname: string, tools: Array<HostTool>,
 /**
@@ -1248,9 +1348,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type HostLogsData = { path: string, text: string, truncated: boolean, };
 
@@ -1277,9 +1382,14 @@ request_id?: string,
  */
 actor?: string,
 /**
- * Ask a person even where the sender's role may skip the gate.
+ * Ask a person even where the sender's role may skip the gate, or where a person has allowed this for the session.
  */
-ask?: boolean, };
+ask?: boolean,
+/**
+ * With `ask`: do not ask where a person has allowed this for the session. Runners of earlier versions always take
+ * `ask` so.
+ */
+ask_unless_allowed?: boolean, };
 
 export type HostTool = { tool: string,
 /**

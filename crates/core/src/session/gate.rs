@@ -6,6 +6,7 @@
 use qd_wire::input::InputOutcome;
 use qd_wire::run::{PermissionDetails, PermissionSource};
 use qd_wire::{CodedError, ErrorCode, InputRequest};
+use serde::{Deserialize, Serialize};
 
 use super::{OpenQuestion, Session, StoredQuestion};
 use crate::event_writer::EventWriter;
@@ -13,8 +14,26 @@ use crate::event_writer::EventWriter;
 /// Calls that wait at the gate of one session at once; more are refused, so that an agent's own questions have room.
 const GATE_QUESTIONS_MAX: usize = 64;
 
-/// Operations on a session's allow list; there are far fewer that could be gated.
-const ALLOWED_TOOLS_MAX: usize = 64;
+/// Allowances of one session; who needs more is asked.
+const ALLOWANCES_MAX: usize = 256;
+
+/// What a person has allowed for as long as the session lives: one kind of operation, to one asker who came one way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowance {
+    pub principal: String,
+    /// How the asker came: `web`, `cli`, `agent`…
+    pub actor: String,
+    /// `bash`, `rpc.fs.write`…
+    pub op_tool: String,
+}
+
+impl Allowance {
+    /// What an answer to this question allows; nothing where it does not say who asked for what.
+    pub fn of(details: &PermissionDetails) -> Option<Self> {
+        let PermissionDetails { principal, actor, op_tool, .. } = details;
+        Some(Self { principal: principal.clone()?, actor: actor.clone()?, op_tool: op_tool.clone()? })
+    }
+}
 
 /// Why a call cannot be asked about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,9 +87,9 @@ impl Session {
         Ok(())
     }
 
-    /// Whether this operation was allowed for as long as the session lives.
-    pub fn allows(&self, op_tool: &str) -> bool {
-        self.memory.allowed_tools.iter().any(|allowed| allowed == op_tool)
+    /// Whether this was allowed for as long as the session lives.
+    pub fn allows(&self, wanted: &Allowance) -> bool {
+        self.memory.allowances.contains(wanted)
     }
 
     /// Takes up the questions that were open when we were killed. Those of a gate are open again (a time limit
@@ -115,9 +134,9 @@ impl Session {
         self.questions.iter().filter(|question| question.source == PermissionSource::Gate)
     }
 
-    pub(super) fn allow(&mut self, op_tool: &str) {
-        if !self.allows(op_tool) && self.memory.allowed_tools.len() < ALLOWED_TOOLS_MAX {
-            self.memory.allowed_tools.push(op_tool.to_owned());
+    pub(super) fn allow(&mut self, allowance: Allowance) {
+        if !self.allows(&allowance) && self.memory.allowances.len() < ALLOWANCES_MAX {
+            self.memory.allowances.push(allowance);
         }
     }
 }

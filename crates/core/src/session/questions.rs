@@ -8,7 +8,7 @@ use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
 use qd_wire::{CodedError, ErrorCode};
 use serde::{Deserialize, Serialize};
 
-use super::{Session, answer_text, gate, interview};
+use super::{Allowance, Session, answer_text, gate, interview};
 use crate::agent::QuestionAnswer;
 use crate::event_writer::EventWriter;
 
@@ -155,9 +155,9 @@ impl Session {
         let id = &response.request_id;
         let kept_answer = answer_text::kept(self.find_question(now, id)?, &answered.answer, response);
         if answered.decision == Some(Decision::ApproveForSession)
-            && let Some(op_tool) = answered.details.as_ref().and_then(|details| details.op_tool.as_deref())
+            && let Some(allowance) = answered.details.as_ref().and_then(Allowance::of)
         {
-            self.allow(op_tool);
+            self.allow(allowance);
         }
         let outcome = match answered.answer {
             QuestionAnswer::Cancelled => InputOutcome::Cancelled,

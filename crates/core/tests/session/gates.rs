@@ -4,7 +4,7 @@ use crate::support::{self, events_of, session};
 use proptest::prelude::*;
 use qd_core::agent::{AgentEvent, QuestionAnswer};
 use qd_core::event_writer::EventWriter;
-use qd_core::session::{AgentEnd, AnswerError, GateError, RunStart, Session, StoredQuestion};
+use qd_core::session::{AgentEnd, Allowance, AnswerError, GateError, RunStart, Session, StoredQuestion};
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::{Decision, PermissionDetails, PermissionSource};
@@ -16,6 +16,8 @@ fn gate(id: &str, op_tool: &str, timeout: Option<u64>) -> InputRequest {
         op_tool: Some(op_tool.into()),
         op_args: Some(json!({ "cmd": "export TOKEN=hunter2" })),
         command: Some("{\"cmd\":\"host.bash\"}".into()),
+        principal: Some("ann".into()),
+        actor: Some("web".into()),
         ..PermissionDetails::default()
     };
     InputRequest::Permission {
@@ -25,6 +27,11 @@ fn gate(id: &str, op_tool: &str, timeout: Option<u64>) -> InputRequest {
         metadata: Some(serde_json::to_value(details).unwrap()),
         timeout,
     }
+}
+
+/// Of who asks in these tests.
+fn wanted(op_tool: &str) -> Allowance {
+    Allowance { principal: "ann".into(), actor: "web".into(), op_tool: op_tool.into() }
 }
 
 fn ask(session: &mut Session, request: InputRequest) -> Vec<Value> {
@@ -73,7 +80,7 @@ fn the_decision_is_recorded_with_who_made_it() {
         assert_eq!(resolved["actor"], "cli");
         assert_eq!(resolved["user_id"], "alice");
         assert_eq!(resolved["outcome"], "answered");
-        assert_eq!(session.allows("bash"), decision == Decision::ApproveForSession);
+        assert_eq!(session.allows(&wanted("bash")), decision == Decision::ApproveForSession);
     }
 }
 
@@ -85,14 +92,35 @@ fn hole_2_a_made_up_request_allows_nothing() {
         session.answer(2, &decide("made-up", Decision::ApproveForSession), None, &mut out).unwrap_err();
     assert_eq!(error, AnswerError::Unknown("made-up".into()));
     assert!(out.bytes().is_empty());
-    assert!(session.memory().allowed_tools.is_empty());
+    assert!(session.memory().allowances.is_empty());
     // And a real one allows its own operation, nothing else, once.
     ask(&mut session, gate("g", "rpc.fs.write", None));
     session.answer(2, &decide("g", Decision::ApproveForSession), None, &mut out).unwrap();
-    assert_eq!(session.memory().allowed_tools, ["rpc.fs.write"]);
-    assert!(!session.allows("bash"));
+    assert_eq!(session.memory().allowances, [wanted("rpc.fs.write")]);
+    assert!(!session.allows(&wanted("bash")));
     let again = session.answer(3, &decide("g", Decision::ApproveForSession), None, &mut out).unwrap_err();
     assert_eq!(again, AnswerError::AlreadyAnswered("g".into()));
+}
+
+/// For the session means: for who asked, the way they came, and that kind of operation.
+#[test]
+fn an_allowance_is_for_who_asked() {
+    let mut session = session();
+    let mut out = EventWriter::default();
+    ask(&mut session, gate("g", "bash", None));
+    session.answer(2, &decide("g", Decision::ApproveForSession), Some("olga"), &mut out).unwrap();
+    assert!(session.allows(&wanted("bash")));
+    assert!(!session.allows(&Allowance { principal: "bob".into(), ..wanted("bash") }));
+    assert!(!session.allows(&Allowance { actor: "agent".into(), ..wanted("bash") }));
+    assert!(!session.allows(&Allowance { principal: "olga".into(), ..wanted("bash") }));
+    // A question of an earlier version may not say who asked: then it is approved, and nothing else.
+    let mut request = gate("h", "rpc.fs.write", None);
+    let InputRequest::Permission { metadata: Some(details), .. } = &mut request else { panic!() };
+    details.as_object_mut().unwrap().remove("principal");
+    ask(&mut session, request);
+    let answered = session.answer(3, &decide("h", Decision::ApproveForSession), None, &mut out).unwrap();
+    assert!(answered.decision.unwrap().is_approval());
+    assert_eq!(session.memory().allowances, [wanted("bash")]);
 }
 
 #[test]
@@ -108,7 +136,7 @@ fn an_agent_cannot_pass_for_a_gate() {
     assert!(open(&later).is_empty());
     let answered = session.answer(2, &decide("a", Decision::ApproveForSession), None, &mut out).unwrap();
     assert_eq!((answered.decision, answered.details), (Some(Decision::Approve), None));
-    assert!(session.memory().allowed_tools.is_empty());
+    assert!(session.memory().allowances.is_empty());
 }
 
 #[test]
@@ -233,7 +261,7 @@ proptest! {
             }
         }
         for tool in tools {
-            prop_assert_eq!(session.allows(tool), allowed.contains(tool));
+            prop_assert_eq!(session.allows(&wanted(tool)), allowed.contains(tool));
         }
     }
 }

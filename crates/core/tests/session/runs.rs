@@ -120,7 +120,7 @@ fn an_answer_says_what_to_type() {
     assert_eq!(answered.source(), PermissionSource::Screen);
     assert_eq!(answered.decision, Some(Decision::Approve), "only a gate can allow for the session");
     assert_eq!(answered.text_to_type().as_deref(), Some("y\n"));
-    assert!(session.memory().allowed_tools.is_empty());
+    assert!(session.memory().allowances.is_empty());
     assert_eq!(session.run_state().unwrap().awaiting, None);
 
     ask(&mut session, yes_no("Continue?"), "q2");

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use qd_testkit::mux::Mux;
+use qd_wire::ErrorCode;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
@@ -87,4 +89,34 @@ async fn the_login_link_works_once_and_its_cookie_from_then_on() {
     assert_eq!(url, qd.url());
     assert!(get(url, path, None).await.contains("set-cookie: "), "{printed}");
     assert!(!get(url, path, None).await.contains("set-cookie: "), "once");
+}
+
+/// A token of the owner's that may only look reads where sessions work, and not the rest of the home directory.
+#[tokio::test]
+async fn a_token_that_may_look_does_not_read_the_home_directory() {
+    let qd = sandbox().up().await;
+    let home = qd.sandbox().home();
+    std::fs::write(home.join("secret.txt"), "of the owner").unwrap();
+    let work = home.join("project");
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::write(work.join("readme.txt"), "of the session").unwrap();
+    qd.connect().await.create(json!({"harness": "demo", "cwd": work})).await;
+    let read = |root: &std::path::Path, path: &str| json!({"cmd": "fs.read", "root": root, "path": path});
+    for (name, scopes, may) in [
+        ("wall", &["--scope", "view"][..], false),
+        ("prompts", &["--scope", "view", "--scope", "operate"], false),
+        ("editor", &["--scope", "view", "--scope", "files"], true),
+        ("script", &[], true),
+    ] {
+        let token = ok(&qd.cli(&[&["token", "add", name], scopes].concat()).await).trim().to_owned();
+        let mut mux = Mux::connect(qd.url(), &token).await;
+        if may {
+            assert_eq!(mux.ok(read(&home, "secret.txt")).await["content"], "of the owner", "{name}");
+        } else {
+            mux.refused_as(ErrorCode::PermissionDenied, read(&home, "secret.txt")).await;
+            let search = json!({"cmd": "fs.search", "root": home, "query": "owner"});
+            mux.refused_as(ErrorCode::PermissionDenied, search).await;
+        }
+        assert_eq!(mux.ok(read(&work, "readme.txt")).await["content"], "of the session", "{name}");
+    }
 }

@@ -18,6 +18,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use qd_core::event_writer::ResponseLine;
 use qd_core::ledger::{CommandOutcome, Submission};
+use qd_core::session::Allowance;
 use qd_wire::command::Command;
 use qd_wire::event::Event;
 use qd_wire::run::PermissionDetails;
@@ -30,7 +31,7 @@ pub(crate) use self::cancellation::Cancellation;
 use self::directory::CallDirectory;
 pub(crate) use self::dispatch::{CallOutput, CallResult};
 pub(crate) use self::error::{ServiceError, ServiceResult};
-use self::gate::{GateQuestion, GateRequest, is_gated, must_ask, op_tool, question};
+use self::gate::{AskWish, GateQuestion, GateRequest, is_gated, must_ask, op_tool, question};
 use self::idempotency::CallAdmission;
 use self::limits::CallKind;
 use self::running_calls::CallRegistration;
@@ -217,9 +218,13 @@ impl Call {
             return Ok(GateOutcome::Go(None));
         }
         let config = &self.shared.config.services;
-        let op_tool = op_tool(&self.incoming.cmd);
-        let ask = self.scope.ask == Some(true);
-        let applicant = GateRequest { op_tool: &op_tool, rights: self.incoming.rights, ask };
+        let wanted = Allowance {
+            principal: self.incoming.principal.clone(),
+            actor: self.actor.clone(),
+            op_tool: op_tool(&self.incoming.cmd),
+        };
+        let ask = AskWish::of(&self.scope);
+        let applicant = GateRequest { wanted: &wanted, rights: self.incoming.rights, ask };
         if !must_ask(config, directory.facts.as_ref(), applicant)? {
             return Ok(GateOutcome::Go(None));
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use qd_core::session::SettledAnswer;
+use qd_core::session::{Allowance, SettledAnswer};
 use qd_wire::event::Event;
 use qd_wire::run::{GatePolicy, PermissionDetails};
 use qd_wire::{CodedError, InputRequest};
@@ -54,8 +54,8 @@ pub(crate) struct ServiceFacts {
     pub(crate) exists: bool,
     pub(crate) cwd: Option<String>,
     pub(crate) gate: Option<GatePolicy>,
-    /// Operations that a person has allowed for as long as the session lives.
-    pub(crate) allowed_tools: Vec<String>,
+    /// What a person has allowed for as long as the session lives.
+    pub(crate) allowances: Vec<Allowance>,
     pub(crate) version: u64,
 }
 
@@ -90,7 +90,7 @@ impl SessionActor {
                     exists: self.exists,
                     cwd: identity.cwd.clone(),
                     gate: self.config.gate,
-                    allowed_tools: memory.allowed_tools.clone(),
+                    allowances: memory.allowances.clone(),
                     version: memory.version,
                 };
                 // Nobody may be waiting any more.

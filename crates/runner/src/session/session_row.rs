@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use qd_core::session::{
-    AcceptedPrompt, Session, SessionIdentity, SessionMemory, StoredQuestion, UndeliveredInput,
+    AcceptedPrompt, Allowance, Session, SessionIdentity, SessionMemory, StoredQuestion, UndeliveredInput,
 };
 use qd_store::{RunnerSession, SessionCounters};
 use qd_wire::command::SessionConfig;
@@ -60,7 +60,8 @@ struct NativeState {
     #[serde(default)]
     accepted: Vec<AcceptedPrompt>,
     #[serde(default)]
-    allowed_tools: Vec<String>,
+    // Version 0.1.0 stored `allowed_tools`, which were for everybody. They are not read.
+    allowances: Vec<Allowance>,
     /// Of a program in a terminal.
     #[serde(default)]
     run: Option<Box<RunState>>,
@@ -93,7 +94,7 @@ pub(super) fn session_row(actor: &SessionActor, now: i64) -> RunnerSession {
         waits_for_prompt: memory.waits_for_prompt,
         delivering: memory.delivering.clone(),
         accepted: stored_prompts(actor),
-        allowed_tools: memory.allowed_tools.clone(),
+        allowances: memory.allowances.clone(),
         run: memory.run.clone(),
         branch: memory.branch.clone(),
         worktree: actor.session.identity().worktree.clone(),
@@ -174,7 +175,7 @@ pub(crate) fn restore(
         waits_for_prompt: native.waits_for_prompt,
         delivering: native.delivering,
         accepted: native.accepted,
-        allowed_tools: native.allowed_tools,
+        allowances: native.allowances,
         run: native.run,
         branch: native.branch,
     };
@@ -291,7 +292,19 @@ fn identity(
 }
 
 /// Without a directory a session works where the user's files are.
-fn home_of(runner: &RunnerConfig) -> String {
+pub(super) fn home_of(runner: &RunnerConfig) -> String {
     let home = runner.default_cwd.as_deref().unwrap_or(Path::new("/"));
     home.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They were for everybody; who they were meant for is not known.
+    #[test]
+    fn allowances_of_earlier_versions_are_forgotten() {
+        let native: NativeState = serde_json::from_str(r#"{"allowed_tools":["bash"]}"#).unwrap();
+        assert_eq!(native.allowances, []);
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) fn is_recorded(command: &Command) -> bool {
 /// The parameters of a command without what is the same for all.
 pub(crate) fn parameters(command: &Command) -> JsonObject {
     let Ok(Value::Object(mut object)) = serde_json::to_value(command) else { return JsonObject::new() };
-    for name in ["cmd", "root", "request_id", "actor", "ask"] {
+    for name in ["cmd", "root", "request_id", "actor", "ask", "ask_unless_allowed"] {
         object.remove(name);
     }
     object

@@ -1,9 +1,11 @@
 //! The gate before calls that change files or run commands: who passes unasked, and the question for the others.
 
+use qd_core::session::Allowance;
 use qd_wire::command::Command;
 use qd_wire::command_table::{CommandClass, class_of};
 use qd_wire::people::Rights;
 use qd_wire::run::{AwaitingReason, GatePolicy, PermissionDetails, PermissionSource};
+use qd_wire::service::ServiceScope;
 use qd_wire::{InputRequest, JsonObject};
 use serde_json::Value;
 
@@ -42,10 +44,30 @@ pub(crate) fn op_tool(cmd: &str) -> String {
 /// Who wants to pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GateRequest<'a> {
-    pub(crate) op_tool: &'a str,
+    /// The operation, and for whom a person could have allowed it.
+    pub(crate) wanted: &'a Allowance,
     pub(crate) rights: Rights,
-    /// The caller wants a person to be asked.
-    pub(crate) ask: bool,
+    pub(crate) ask: AskWish,
+}
+
+/// Whether the caller wants a person to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AskWish {
+    /// It does not say.
+    None,
+    /// Unless a person has allowed it for the session.
+    UnlessAllowed,
+    Always,
+}
+
+impl AskWish {
+    pub(crate) fn of(scope: &ServiceScope) -> Self {
+        match (scope.ask, scope.ask_unless_allowed) {
+            (Some(true), Some(true)) => AskWish::UnlessAllowed,
+            (Some(true), _) => AskWish::Always,
+            _ => AskWish::None,
+        }
+    }
 }
 
 /// Whether a person must be asked. Without a session there is nobody to ask: then it is an error.
@@ -54,22 +76,25 @@ pub(crate) fn must_ask(
     facts: Option<&ServiceFacts>,
     applicant: GateRequest<'_>,
 ) -> ServiceResult<bool> {
-    let may_skip = !applicant.ask && config.skips_gate(applicant.rights);
+    let may_skip = applicant.ask == AskWish::None && config.skips_gate(applicant.rights);
     let Some(facts) = facts else {
         if may_skip {
             return Ok(false);
         }
         return Err(ServiceError::DeniedBecause(format!(
             "'{}' needs approval, and without a session there is nobody to ask; name a session_id",
-            applicant.op_tool
+            applicant.wanted.op_tool
         )));
     };
-    if facts.allowed_tools.iter().any(|allowed| allowed == applicant.op_tool) {
+    // Who wants a person to be asked gets that in every session, whatever was allowed there.
+    if applicant.ask == AskWish::Always {
+        return Ok(true);
+    }
+    if facts.allowances.contains(applicant.wanted) {
         return Ok(false);
     }
     Ok(match facts.gate.unwrap_or(GatePolicy::Roles) {
-        // Who wants a person to be asked gets that in every session.
-        GatePolicy::Open => applicant.ask,
+        GatePolicy::Open => applicant.ask != AskWish::None,
         GatePolicy::Ask => true,
         GatePolicy::Roles => !may_skip,
     })

@@ -4,25 +4,32 @@ use serde_json::json;
 
 use super::*;
 
-fn applicant(role: Role, ask: bool) -> GateRequest<'static> {
-    GateRequest { op_tool: "bash", rights: Rights::of(role), ask }
+fn wanted(principal: &str, actor: &str, op_tool: &str) -> Allowance {
+    Allowance { principal: principal.to_owned(), actor: actor.to_owned(), op_tool: op_tool.to_owned() }
 }
 
-fn facts(gate: Option<GatePolicy>, allowed: &[&str]) -> ServiceFacts {
-    let allowed_tools = allowed.iter().map(|tool| (*tool).to_owned()).collect();
-    ServiceFacts { exists: true, gate, allowed_tools, ..ServiceFacts::default() }
+fn applicant(role: Role, ask: AskWish) -> GateRequest<'static> {
+    static WANTED: std::sync::LazyLock<Allowance> = std::sync::LazyLock::new(|| wanted("ann", "web", "bash"));
+    GateRequest { wanted: &WANTED, rights: Rights::of(role), ask }
+}
+
+fn facts(gate: Option<GatePolicy>, allowed: &[[&str; 3]]) -> ServiceFacts {
+    let allowances = allowed.iter().map(|[principal, actor, tool]| wanted(principal, actor, tool)).collect();
+    ServiceFacts { exists: true, gate, allowances, ..ServiceFacts::default() }
 }
 
 #[test]
 fn who_is_asked() {
     let config = ServiceConfig::default();
-    let owner = applicant(Role::Owner, false);
-    let operator = applicant(Role::Operator, false);
+    let owner = applicant(Role::Owner, AskWish::None);
+    let operator = applicant(Role::Operator, AskWish::None);
     let nobody = GateRequest { rights: Rights::default(), ..owner };
     // A token with fewer scopes than its role has permissions.
     let narrow = Permissions::of(&[Permission::View, Permission::Shell, Permission::Manage]);
     let narrow = GateRequest { rights: Rights::said(Some(Role::Owner), Some(narrow)), ..owner };
-    let insistent = applicant(Role::Owner, true);
+    let insistent = applicant(Role::Owner, AskWish::Always);
+    let face = applicant(Role::Owner, AskWish::UnlessAllowed);
+    const OWN: [&str; 3] = ["ann", "web", "bash"];
     for (gate, allowed, who, expected) in [
         (None, &[][..], owner, false),
         (None, &[], operator, true),
@@ -33,9 +40,19 @@ fn who_is_asked() {
         (Some(GatePolicy::Ask), &[], owner, true),
         (Some(GatePolicy::Open), &[], operator, false),
         (Some(GatePolicy::Open), &[], insistent, true),
-        (Some(GatePolicy::Ask), &["bash"], operator, false),
-        // A permission is for its own operation only.
-        (None, &["rpc.fs.write"], operator, true),
+        (Some(GatePolicy::Ask), &[OWN], operator, false),
+        (Some(GatePolicy::Ask), &[OWN], owner, false),
+        (None, &[OWN], face, false),
+        (Some(GatePolicy::Open), &[OWN], face, false),
+        (None, &[], face, true),
+        (Some(GatePolicy::Open), &[], face, true),
+        // Who wants a person to be asked has a reason.
+        (None, &[OWN], insistent, true),
+        (Some(GatePolicy::Open), &[OWN], insistent, true),
+        // A permission is for its own operation, its own asker and the way they came only.
+        (None, &[["ann", "web", "rpc.fs.write"]], operator, true),
+        (None, &[["bob", "web", "bash"]], operator, true),
+        (None, &[["ann", "agent", "bash"]], operator, true),
     ] {
         let facts = facts(gate, allowed);
         assert_eq!(must_ask(&config, Some(&facts), who), Ok(expected), "{gate:?} {allowed:?} {who:?}");
@@ -45,8 +62,8 @@ fn who_is_asked() {
 #[test]
 fn without_a_session_nobody_can_be_asked() {
     let config = ServiceConfig::default();
-    assert_eq!(must_ask(&config, None, applicant(Role::Owner, false)), Ok(false));
-    for refused in [applicant(Role::Owner, true), applicant(Role::Operator, false)] {
+    assert_eq!(must_ask(&config, None, applicant(Role::Owner, AskWish::None)), Ok(false));
+    for refused in [applicant(Role::Owner, AskWish::Always), applicant(Role::Operator, AskWish::None)] {
         let error = must_ask(&config, None, refused).unwrap_err().to_string();
         assert!(error.starts_with("denied: "), "{error}");
     }
@@ -56,7 +73,7 @@ fn without_a_session_nobody_can_be_asked() {
 fn the_roles_that_pass_are_a_setting() {
     let config = ServiceConfig { gate_skip_roles: Vec::new(), ..ServiceConfig::default() };
     let facts = facts(None, &[]);
-    assert_eq!(must_ask(&config, Some(&facts), applicant(Role::Owner, false)), Ok(true));
+    assert_eq!(must_ask(&config, Some(&facts), applicant(Role::Owner, AskWish::None)), Ok(true));
 }
 
 /// Hole 6: what a person decides about is shown whole, however much it looks like a secret.

@@ -86,7 +86,9 @@ fn service(spec: &TypeSpec, fields: &Fields) -> Result<JsonObject, CodedError> {
     parameters.insert("request_id".to_owned(), fields.needed("request_id")?.into());
     parameters.insert("actor".to_owned(), fields.actor().into());
     if spec.gated {
+        // Who is on this protocol is always asked, except for what the document's `approve_for_session` has allowed.
         parameters.insert("ask".to_owned(), true.into());
+        parameters.insert("ask_unless_allowed".to_owned(), true.into());
     }
     Ok(parameters)
 }
