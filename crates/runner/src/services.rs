@@ -18,6 +18,7 @@ use std::sync::Arc;
 use qd_wire::Command;
 use qd_wire::run::PermissionDetails;
 
+pub(crate) use call::directory::is_within;
 pub use config::ServiceConfig;
 pub(crate) use git::SessionWorktree;
 

@@ -13,6 +13,7 @@ mod run;
 mod service_gates;
 mod session_row;
 mod spawn;
+mod workplace;
 mod worktree;
 
 use bytes::Bytes;
@@ -27,7 +28,7 @@ pub(crate) use actor::{RunnerContext, plain_response};
 pub(crate) use run::input_hash::InputHashKey;
 pub(crate) use service_gates::{GateAnswer, ServiceFacts, ServiceInput};
 pub(crate) use session_row::{check_cwd_of, restore};
-pub(crate) use spawn::{spawn_new, spawn_restored};
+pub(crate) use spawn::{settle_directory, spawn_new, spawn_restored};
 
 use crate::driver::{CommandEffect, Driver, ExecuteResult};
 use crate::services::SessionWorktree;

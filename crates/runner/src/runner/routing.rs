@@ -19,7 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{LinkCommand, RunnerTask};
 use crate::clock::now_ms;
 use crate::services::{self, SessionWorktree};
-use crate::session::{IncomingCommand, RunnerContext, SessionEnded, SessionInput, check_cwd_of, spawn_new};
+use crate::session::{
+    IncomingCommand, RunnerContext, SessionEnded, SessionInput, check_cwd_of, settle_directory, spawn_new,
+};
 use crate::submissions::{WaitOwner, WaitResult, plain_outcome};
 
 /// Who speaks at the runner's own socket.
@@ -134,7 +136,7 @@ impl RunnerTask {
         if params.check_only == Some(true) {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
-                let checked = check_only(&shared, &session_id, params.config).await;
+                let checked = check_only(&shared, &session_id, params.config, incoming.rights).await;
                 respond(&shared, &session_id, &incoming, checked.as_ref().map(|()| None));
             });
             return;
@@ -149,7 +151,7 @@ impl RunnerTask {
                 Err(error) => return self.unsent(&session_id, error),
             }
         }
-        let sender = spawn_new(&self.shared, &session_id, params.config);
+        let sender = spawn_new(&self.shared, &session_id, params.config, incoming.rights);
         self.shared.hub_delivery.mailboxes.lock().insert(session_id.clone(), sender.clone());
         // First of all its creation: a session that has none is over at once.
         self.forward(&sender, &session_id, incoming);
@@ -231,11 +233,13 @@ impl RunnerTask {
 async fn check_only(
     shared: &Arc<RunnerContext>,
     session_id: &str,
-    config: SessionConfig,
+    mut config: SessionConfig,
+    rights: Rights,
 ) -> Result<(), CodedError> {
     let (checked, of_config) = (Arc::clone(shared), config.clone());
     let checking = tokio::task::spawn_blocking(move || check_create(&checked, &of_config));
     checking.await.map_err(|error| ErrorCode::Internal.with(error.to_string()))??;
+    settle_directory(shared, rights, &mut config).await?;
     if let Some(worktree) = &config.worktree {
         SessionWorktree::plan(shared, session_id, config.cwd.as_deref(), worktree).await.map(drop)?;
     }

@@ -83,6 +83,8 @@ pub(crate) struct SessionActor {
     /// Service calls that wait for a person, by the id of their question.
     pub(super) gates: PendingGates,
     pub(super) finished: bool,
+    /// Why it may not be created where it would work.
+    pub(super) refusal: Option<CodedError>,
     pub(super) worktree: WorktreeProgress,
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -123,6 +125,7 @@ impl SessionActor {
             watch_number: 0,
             gates: PendingGates::default(),
             finished: false,
+            refusal: None,
             worktree: WorktreeProgress::default(),
             stopping: None,
         }

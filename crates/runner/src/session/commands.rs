@@ -237,7 +237,8 @@ impl SessionActor {
             ));
             return self.finish(admitted, Err(error.into()));
         }
-        if let Err(error) = session_row::check_cwd_of(&self.config) {
+        let refused = self.refusal.clone().map_or(Ok(()), Err);
+        if let Err(error) = session_row::check_cwd_of(&self.config).and(refused) {
             return self.finish(admitted, Err(error.into()));
         }
         self.await_start(admitted);

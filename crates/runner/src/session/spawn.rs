@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use qd_wire::CodedError;
 use qd_wire::command::SessionConfig;
+use qd_wire::people::Rights;
 use tokio::sync::mpsc;
 
 use super::actor::{RunnerContext, SessionActor};
+use super::workplace::hold_to_workspaces;
 use super::{MAILBOX_MAX, SessionInput};
 use crate::clock::now_ms;
 
@@ -14,19 +17,31 @@ pub(crate) fn spawn_new(
     shared: &Arc<RunnerContext>,
     session_id: &str,
     mut config: SessionConfig,
+    rights: Rights,
 ) -> mpsc::Sender<SessionInput> {
     let created_at = now_ms();
     let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
     let (shared, session_id, door) = (Arc::clone(shared), session_id.to_owned(), sender.clone());
     tokio::spawn(async move {
-        if config.cwd.is_none() {
-            config.cwd = cwd_of_stored(&shared, &config).await;
-        }
+        let refusal = settle_directory(&shared, rights, &mut config).await.err();
         let session = super::session_row::new_session(&shared.config, &session_id, &config, created_at);
-        let actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
+        let mut actor = SessionActor::new(&shared, (door, mailbox), session, config, created_at, false);
+        actor.refusal = refusal;
         Box::new(actor).run().await;
     });
     sender
+}
+
+/// Decides where a new session works, or says why it may not work where that would be.
+pub(crate) async fn settle_directory(
+    shared: &Arc<RunnerContext>,
+    rights: Rights,
+    config: &mut SessionConfig,
+) -> Result<(), CodedError> {
+    if config.cwd.is_none() {
+        config.cwd = cwd_of_stored(shared, config).await;
+    }
+    hold_to_workspaces(shared, rights, config).await
 }
 
 /// A conversation goes on where it was. Its file is read here and not by whoever hands out the commands of all

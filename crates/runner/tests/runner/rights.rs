@@ -41,12 +41,13 @@ async fn runner() -> RunnerFixture {
             std::fs::write(folder.join(name).join("a.txt"), "secret").unwrap();
         }
         config.services.workspace_roots = vec![folder.join("ws")];
+        config.max_sessions = 100;
     })
     .await;
     let cwd = runner.folder().join("session");
     let config = json!({ "harness": "demo", "cwd": cwd });
     runner.ok(json!({ "cmd": "session.create", "session_id": "s", "config": config })).await;
-    let config = json!({ "harness": "pty", "cwd": cwd, "run": { "command": ["sleep", "1000"] } });
+    let config = json!({ "harness": "pty", "cwd": cwd, "run": { "argv": ["sleep", "1000"] } });
     runner.ok(json!({ "cmd": "session.create", "session_id": "run", "config": config })).await;
     runner
 }
@@ -185,7 +186,7 @@ async fn terminals_are_for_those_who_may_run_commands() {
     let prompts = Rights::said(Some(Role::Operator), Some(prompts));
     for (rights, may) in [(prompts, false), (Rights::of(Role::Operator), true)] {
         for harness in ["pty", "terminal"] {
-            let config = json!({ "harness": harness, "run": { "command": ["true"] } });
+            let config = json!({ "harness": harness, "run": { "argv": ["true"] } });
             let create = json!({ "cmd": "session.create", "session_id": harness, "config": config,
                 "check_only": true });
             assert_eq!(is_denied(&mut runner, says(rights, create)).await, !may, "{harness} {rights:?}");
@@ -219,5 +220,114 @@ async fn a_narrow_owner_is_asked() {
     assert!(is_denied(&mut runner, says(narrow, open.clone())).await);
     assert!(is_denied(&mut runner, says(Rights::of(Role::Operator), open.clone())).await);
     runner.ok(says(Rights::ALL, open)).await;
+    runner.stop().await;
+}
+
+/// Everybody but an owner works within `workspace_roots`, or where a session works already.
+#[tokio::test]
+async fn only_an_owner_chooses_any_directory_for_a_session() {
+    let mut runner = runner().await;
+    let home = runner.folder().canonicalize().unwrap();
+    std::os::unix::fs::symlink(home.join("private"), home.join("ws/out")).unwrap();
+    std::fs::create_dir(home.join("ws/deep")).unwrap();
+    std::fs::create_dir(home.join("session/deep")).unwrap();
+    let operate = Permissions::of(&[Permission::View, Permission::Operate]);
+    let operate = Rights::said(Some(Role::Operator), Some(operate));
+    let narrow = Rights::said(Some(Role::Owner), Some(Role::Operator.permissions()));
+    let cases = [
+        (Some("ws"), true),
+        (Some("ws/deep"), true),
+        (Some("session"), true),
+        // What lies beneath the directory of a session is not where it works.
+        (Some("session/deep"), false),
+        (Some("private"), false),
+        (Some("ws/out"), false),
+        (Some("ws/../private"), false),
+        (Some(""), false),
+        // The usual directory is none of those, so it is the first of them.
+        (None, true),
+    ];
+    let mut number = 0;
+    for rights in [operate, narrow, Rights::of(Role::Operator), Rights::ALL] {
+        for (cwd, may) in cases {
+            let may = may || rights == Rights::ALL;
+            for harness in ["demo", "pty"] {
+                if harness == "pty" && !rights.permissions.contains(Permission::Shell) {
+                    continue;
+                }
+                number += 1;
+                let mut config = json!({ "harness": harness, "run": { "argv": ["true"] } });
+                if let Some(cwd) = cwd {
+                    config["cwd"] = json!(home.join(cwd));
+                }
+                let session_id = format!("n{number}");
+                let create = json!({ "cmd": "session.create", "session_id": session_id, "config": config });
+                let check = merged(create.clone(), json!({ "check_only": true }));
+                assert_eq!(is_denied(&mut runner, says(rights, check)).await, !may, "{rights:?} {cwd:?}");
+                let answer = runner.call(says(rights, create)).await;
+                assert_eq!(answer["code"] == "permission_denied", !may, "{rights:?} {cwd:?} {answer}");
+                assert_eq!(answer["success"], may, "{rights:?} {cwd:?} {answer}");
+                if !may {
+                    continue;
+                }
+                let state = json!({ "cmd": "get_state", "session_id": session_id });
+                let works_in = runner.ok(state).await["cwd"].clone();
+                let usual = if rights == Rights::ALL { "" } else { "ws" };
+                let expected = home.join(cwd.unwrap_or(usual)).canonicalize().unwrap();
+                let works_in = Path::new(works_in.as_str().unwrap()).canonicalize().unwrap();
+                assert_eq!(works_in, expected, "{rights:?} {cwd:?}");
+                // Or its directory would be one of a session from now on.
+                runner.ok(json!({ "cmd": "session.delete", "session_id": session_id })).await;
+            }
+        }
+    }
+    runner.stop().await;
+}
+
+/// Sends a call that a person is asked about: its id, and that of the question.
+async fn gated(runner: &mut RunnerFixture, command: Value) -> (String, Value) {
+    let from = runner.lines.len();
+    let id = runner.send(command).await;
+    (id, runner.event(from, "agent.input_needed").await["request"]["request_id"].clone())
+}
+
+async fn answer(runner: &mut RunnerFixture, request_id: &Value, decision: &str) {
+    let command = json!({ "cmd": "input_response", "session_id": "s", "request_id": request_id,
+        "decision": decision, "user_role": "owner" });
+    runner.ok(command).await;
+}
+
+/// Allowed for the session is what was asked for, to who asked, the way they came; and who wants a person to be asked
+/// gets one.
+#[tokio::test]
+async fn an_allowance_for_the_session_is_for_who_asked() {
+    let mut runner = runner().await;
+    let write = |more: Value| {
+        let write = json!({ "cmd": "fs.write", "session_id": "s", "path": "w", "content": "1" });
+        merged(write, merged(json!({ "user_role": "operator" }), more))
+    };
+    let (id, asked) = gated(&mut runner, write(json!({ "actor": "web" }))).await;
+    answer(&mut runner, &asked, "approve_for_session").await;
+    assert_eq!(runner.response(&id).await["success"], true);
+    for restarted in [false, true] {
+        if restarted {
+            runner.restart(0).await;
+        }
+        runner.ok(write(json!({ "actor": "web" }))).await;
+        runner.ok(write(json!({ "actor": "web", "ask": true, "ask_unless_allowed": true }))).await;
+        for other in [json!({ "actor": "cli" }), json!({}), json!({ "actor": "web", "ask": true })] {
+            let (id, asked) = gated(&mut runner, write(other)).await;
+            answer(&mut runner, &asked, "deny").await;
+            assert_eq!(runner.response(&id).await["code"], "denied");
+        }
+        // Somebody else with the same role, by the same way.
+        let from = runner.lines.len();
+        let id = format!("ben-{restarted}");
+        let by_ben = json!({ "type": "command", "id": id, "user_id": "ben" });
+        runner.say(merged(write(json!({ "actor": "web" })), by_ben)).await;
+        let asked = runner.event(from, "agent.input_needed").await["request"]["request_id"].clone();
+        answer(&mut runner, &asked, "deny").await;
+        assert_eq!(runner.response(&id).await["code"], "denied");
+    }
     runner.stop().await;
 }

@@ -10,7 +10,7 @@ use qd_link::memory::{LinkEnd, LinkReceiver, LinkSender, pair};
 use qd_link::runner::{ConnectFailure, ConnectFuture, HubConnector};
 use qd_runner::driver::{HarnessSettings, Harnesses, TABLE};
 use qd_runner::process::GuardCommand;
-use qd_runner::{Runner, RunnerConfig, Uplink};
+use qd_runner::{Runner, RunnerConfig, ServiceConfig, Uplink};
 use qd_store::{RunnerStore, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,7 +21,9 @@ use super::{WAIT_MAX, merged, usual_role};
 
 pub(crate) fn config(directory: &Path) -> RunnerConfig {
     let guard = GuardCommand { program: PathBuf::from("/bin/false"), args: Vec::new() };
+    let services = ServiceConfig { workspace_roots: vec![directory.to_owned()], ..ServiceConfig::default() };
     RunnerConfig {
+        services,
         harnesses: Harnesses::new(TABLE, |harness| HarnessSettings {
             command: vec![harness.name().into()],
             user_dir: directory.join(harness.name()),
