@@ -83,7 +83,7 @@ id: number,
  */
 ts: number, session_id?: string, runner_id?: string, seq?: number,
 /**
- * `tool.call`, `tool.result`, `run.input`, `permission`, `login`, `person`, `token`, `host`…
+ * `command`, `tool.call`, `tool.result`, `run.input`, `permission`, `login`, `person`, `token`, `runner`, `host`…
  */
 kind: string,
 /**

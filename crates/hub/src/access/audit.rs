@@ -1,13 +1,16 @@
-//! Who did what: rows that go into the store together with the records they are about, and rows of what was done to the
-//! hub itself.
+//! Who did what: rows that go into the store together with the records they are about, rows of the commands that change
+//! something, and rows of what was done to the hub itself.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use qd_core::projection::ResolvedQuestion;
 use qd_core::redact::redact;
 use qd_link::clock::now_ms;
 use qd_store::{AUDIT_ROWS_MAX, AuditEntry};
+use qd_wire::SYSTEM_SESSION;
+use qd_wire::command_table::{CommandClass, CommandSpec};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,6 +21,8 @@ use crate::hub::Hub;
 const SUMMARY_CHARS_MAX: usize = 300;
 /// Names come from runners and hosts, which may send anything.
 const NAME_CHARS_MAX: usize = 128;
+/// The kind of a row that tells of a command.
+const COMMAND: &str = "command";
 /// How often old rows are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// Rows that go with one commit, so that records do not wait for it.
@@ -109,6 +114,45 @@ fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+/// A command that changes something, on its way: its row, which lacks how it ended.
+pub(crate) struct CommandNote(AuditEntry);
+
+impl CommandNote {
+    /// `None` for a command that changes nothing, and for one of which a record tells. That is a service in a session,
+    /// and what is typed into a program or answered to a question.
+    pub(crate) fn of(spec: &CommandSpec, principal: &str, session_id: Option<&str>) -> Option<Box<Self>> {
+        let is_recorded =
+            spec.is_gated() && session_id.is_some_and(|session_id| session_id != SYSTEM_SESSION);
+        let is_change = spec.mutating || spec.is_gated() || spec.class == CommandClass::Stop;
+        if !is_change || is_recorded {
+            return None;
+        }
+        Some(Box::new(Self(AuditEntry {
+            ts: now_ms(),
+            kind: COMMAND.to_owned(),
+            session_id: session_id.map(|session_id| cut(session_id, NAME_CHARS_MAX)),
+            principal: Some(cut(principal, NAME_CHARS_MAX)),
+            tool: Some(spec.name.to_owned()),
+            ..AuditEntry::default()
+        })))
+    }
+
+    /// The runner that is asked.
+    pub(crate) fn at(&mut self, runner_id: &str) {
+        self.0.runner_id = Some(cut(runner_id, NAME_CHARS_MAX));
+    }
+
+    /// Puts it into the audit: whether the command succeeded, as far as that is known. A session that was created without
+    /// a name has one now.
+    pub(crate) fn put(self, hub: &Arc<Hub>, session_id: Option<&str>, ok: Option<bool>) {
+        let Self(mut row) = self;
+        row.session_id = row.session_id.or_else(|| session_id.map(|id| cut(id, NAME_CHARS_MAX)));
+        row.ok = ok;
+        row.duration_ms = u64::try_from(now_ms().saturating_sub(row.ts)).ok();
+        hub.spawn(async move |hub| hub.put_audit(row).await);
     }
 }
 

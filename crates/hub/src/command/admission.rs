@@ -258,6 +258,7 @@ pub(super) enum RunnerRoute {
 /// Finds the runner of a command, or what can be done without it.
 pub(super) fn find_way(
     hub: &Hub,
+    asker: &CommandSender,
     command: &Command<'_>,
     session: Option<&Arc<SessionEntry>>,
     kind: &PendingKind,
@@ -266,7 +267,7 @@ pub(super) fn find_way(
         Ok(destination) => Ok(RunnerRoute::To(destination)),
         Err(NoRoute::Never(error)) => Err(error),
         Err(NoRoute::Away { error, wanted }) => {
-            let from_copies = from_copies(command, kind, session);
+            let from_copies = from_copies(asker, command, kind, session);
             Ok(RunnerRoute::Away { error, wanted, from_copies })
         }
     }
@@ -274,6 +275,7 @@ pub(super) fn find_way(
 
 /// What the hub can do for a session whose runner is away.
 fn from_copies(
+    asker: &CommandSender,
     command: &Command<'_>,
     kind: &PendingKind,
     session: Option<&Arc<SessionEntry>>,
@@ -281,7 +283,7 @@ fn from_copies(
     let session = Arc::clone(session.filter(|_| !command.has_conditions())?);
     match *kind {
         PendingKind::Attach { after } => Some(HubRead::AwayAttach { session, after }),
-        PendingKind::Delete => Some(HubRead::Bury(session)),
+        PendingKind::Delete => Some(HubRead::Bury { session, by: Arc::clone(&asker.principal) }),
         PendingKind::Plain | PendingKind::InOrder if command.spec.class == CommandClass::State => {
             Some(HubRead::AwayState(session))
         }

@@ -205,13 +205,15 @@ pub(crate) fn prepare<'a>(
     };
     let next = match CommandStep::of(work, &command, reply) {
         Some(CommandStep::Answer(read)) => ReadyWork::Hub(read),
-        Some(CommandStep::Ask { kind, cmd }) => match find_way(hub, &command, session.as_ref(), &kind)? {
-            RunnerRoute::To(destination) => ReadyWork::Runner { destination, kind, cmd },
-            RunnerRoute::Away { from_copies: Some(read), .. } => {
-                ReadyWork::Hub(HubCommand { reply: reply(), read })
+        Some(CommandStep::Ask { kind, cmd }) => {
+            match find_way(hub, asker, &command, session.as_ref(), &kind)? {
+                RunnerRoute::To(destination) => ReadyWork::Runner { destination, kind, cmd },
+                RunnerRoute::Away { from_copies: Some(read), .. } => {
+                    ReadyWork::Hub(HubCommand { reply: reply(), read })
+                }
+                RunnerRoute::Away { error, .. } => return Err(error),
             }
-            RunnerRoute::Away { error, .. } => return Err(error),
-        },
+        }
         None => return Err(ErrorCode::Unsupported.with("Only a connection can do this")),
     };
     Ok(ReadyCommand { command, session_id, next })
@@ -234,7 +236,7 @@ pub(crate) fn send_ready(
     };
     let on_progress = command.on_progress.take();
     let to = AnswerTo::Face { cmd: command.spec.name, session_id, on_answer, on_progress };
-    let sending = CommandSend::new(hub, &command, to, kind);
+    let sending = CommandSend::new(hub, asker, &command, to, kind);
     let sent = send(hub, &destination, sending, |number| command_line(number, asker, None, cmd, &command));
     sent.unwrap_or_else(|error| {
         // Only clients are told by the caller.

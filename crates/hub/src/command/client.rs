@@ -141,24 +141,26 @@ fn dispatch(
     }
     let handled = match CommandStep::of(work, &command, || reply.clone()) {
         Some(CommandStep::Answer(read)) => return Ok(HandledFrame::Read(read)),
-        Some(CommandStep::Ask { kind, cmd }) => match find_way(hub, &command, session.as_ref(), &kind) {
-            Ok(RunnerRoute::To(destination)) => {
-                let outbound = OutboundCommand { reply: reply.clone(), kind, cmd };
-                forward(hub, mailbox, &destination, &command, outbound, name)
-            }
-            Ok(RunnerRoute::Away { error, wanted, from_copies }) => match (wait, from_copies) {
-                (Some(limit), _) => {
+        Some(CommandStep::Ask { kind, cmd }) => {
+            match find_way(hub, &mailbox.asker, &command, session.as_ref(), &kind) {
+                Ok(RunnerRoute::To(destination)) => {
                     let outbound = OutboundCommand { reply: reply.clone(), kind, cmd };
-                    keep_waiting(sender, text, &command, outbound, wanted, error, limit)
+                    forward(hub, mailbox, &destination, &command, outbound, name)
                 }
-                (None, Some(read)) => Ok(HandledFrame::Read(HubCommand { reply: reply.clone(), read })),
-                (None, None) if wanted.is_some() => {
-                    Err(error.reworded(|error| format!("{error}, or send with wait:true")))
-                }
-                (None, None) => Err(error),
-            },
-            Err(error) => Err(error),
-        },
+                Ok(RunnerRoute::Away { error, wanted, from_copies }) => match (wait, from_copies) {
+                    (Some(limit), _) => {
+                        let outbound = OutboundCommand { reply: reply.clone(), kind, cmd };
+                        keep_waiting(sender, text, &command, outbound, wanted, error, limit)
+                    }
+                    (None, Some(read)) => Ok(HandledFrame::Read(HubCommand { reply: reply.clone(), read })),
+                    (None, None) if wanted.is_some() => {
+                        Err(error.reworded(|error| format!("{error}, or send with wait:true")))
+                    }
+                    (None, None) => Err(error),
+                },
+                Err(error) => Err(error),
+            }
+        }
         None => Err(ErrorCode::Internal.with("This command was done already")),
     };
     // A command that was not sent gets its answer at once and is in flight no more.
@@ -204,7 +206,7 @@ pub(super) fn forward(
     let OutboundCommand { mut reply, kind, cmd } = outbound;
     reply.runner_id = Some(Arc::clone(&destination.runner.id));
     let to = AnswerTo::Client { mailbox: Arc::clone(mailbox), reply };
-    let sending = CommandSend::new(hub, command, to, kind);
+    let sending = CommandSend::new(hub, &mailbox.asker, command, to, kind);
     let line = |number| command_line(number, &mailbox.asker, name, cmd, command);
     send(hub, destination, sending, line).map(|_| HandledFrame::Sent)
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
+use crate::access::audit::CommandNote;
 use crate::command::ask::{CommandAnswer, OnAnswer, OnProgress};
 use crate::command::reply::ReplyTo;
 use crate::command::{WaitingCommand, id_text};
@@ -36,6 +37,8 @@ pub(crate) struct PendingCommand {
     pub(crate) is_service: bool,
     pub(crate) deadline: Option<Instant>,
     pub(crate) kind: PendingKind,
+    /// Of a command that changes something: goes into the audit when it is known how it ended.
+    pub(crate) note: Option<Box<CommandNote>>,
 }
 
 /// Who gets the answer.
@@ -120,7 +123,18 @@ impl PendingCommand {
         self.fail_as(hub, error, why);
     }
 
-    fn fail_as(self, hub: &Arc<Hub>, error: &CodedError, why: NoAnswerReason) {
+    /// The runner has answered, which says how the command ended.
+    pub(crate) fn note_answer(&mut self, hub: &Arc<Hub>, session_id: Option<&str>, ok: bool) {
+        if let Some(note) = self.note.take() {
+            note.put(hub, session_id, Some(ok));
+        }
+    }
+
+    fn fail_as(mut self, hub: &Arc<Hub>, error: &CodedError, why: NoAnswerReason) {
+        // What never got to the runner has changed nothing; of the rest nobody knows.
+        if let Some(note) = self.note.take().filter(|_| why != NoAnswerReason::Refused) {
+            note.put(hub, None, None);
+        }
         let indeterminate = why != NoAnswerReason::Refused && self.mutating;
         let error = &match indeterminate {
             true => ErrorCode::Indeterminate.with(error.message.as_str()),

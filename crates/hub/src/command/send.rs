@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant};
 use super::fields::CommandFields;
 use super::route::Destination;
 use super::{Command, CommandSubject};
+use crate::access::audit::CommandNote;
 use crate::command::ask::CommandSender;
 use crate::command::pending::{AnswerTo, PendingCommand, PendingKind};
 use crate::hub::Hub;
@@ -42,17 +43,31 @@ pub(super) struct CommandSend {
     is_service: bool,
     /// How long the runner may take to answer.
     limit: Option<Duration>,
+    /// Of a command that changes something.
+    note: Option<Box<CommandNote>>,
 }
 
 impl CommandSend {
-    pub(super) fn new(hub: &Hub, command: &Command<'_>, to: AnswerTo, kind: PendingKind) -> Self {
+    pub(super) fn new(
+        hub: &Hub,
+        asker: &CommandSender,
+        command: &Command<'_>,
+        to: AnswerTo,
+        kind: PendingKind,
+    ) -> Self {
         let spec = command.spec;
         let of_table = || {
             let limit = spec.timeout_ms.map(Duration::from_millis)?;
             Some(hub.config.limits.command_timeout.unwrap_or(limit))
         };
+        let note = match (&kind, command.is_check_only()) {
+            // It is only asked for the conditions of what the hub answers itself.
+            (PendingKind::Barrier(_), _) | (_, true) => None,
+            (_, false) => CommandNote::of(spec, &asker.principal, command.session_id()),
+        };
         Self {
             to,
+            note,
             kind,
             // Nothing is done by one that only asks whether it could be.
             mutating: spec.mutating && !command.is_check_only(),
@@ -71,7 +86,10 @@ pub(super) fn send(
     line: impl FnOnce(u64) -> Vec<u8>,
 ) -> Result<Option<u64>, CodedError> {
     let Destination { runner, link } = destination;
-    let CommandSend { to, kind, mutating, is_service, limit } = sending;
+    let CommandSend { to, kind, mutating, is_service, limit, mut note } = sending;
+    if let Some(note) = &mut note {
+        note.at(&runner.id);
+    }
     let creates = matches!(kind, PendingKind::Create);
     // Before the line is queued: a fast runner may answer before `push` returns.
     let number = hub.pending.insert(PendingCommand {
@@ -82,6 +100,7 @@ pub(super) fn send(
         is_service,
         deadline: limit.map(|limit| Instant::now() + limit),
         kind,
+        note,
     });
     let line = line(number);
     if let Err(error) = link.send_queue.push(&line) {

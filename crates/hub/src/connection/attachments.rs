@@ -108,7 +108,7 @@ impl MuxHandler {
                 | HubRead::Runners
                 | HubRead::AwayAttach { .. }
                 | HubRead::AwayState(_)
-                | HubRead::Bury(_)
+                | HubRead::Bury { .. }
                 | HubRead::Search { .. } => self.jobs.push_back(StoreRead::Read(*command)),
             },
             ConnectionMail::Attached(attached) => self.on_attached(context, attached),

@@ -36,7 +36,7 @@ const DESCRIPTION_BYTES_MAX: usize = 256;
 /// `POST /api/runners/invites`
 pub(crate) async fn invite(
     State(server): State<Server>,
-    _: Manager,
+    Manager(principal): Manager,
     uri: Uri,
     headers: HeaderMap,
 ) -> RestResult<Json<Invite>> {
@@ -54,6 +54,7 @@ pub(crate) async fn invite(
     let command = format!("qd runner join {url} --code {code}");
     let fingerprint = tls.map(|tls| tls.fingerprint().to_string());
     tracing::info!(expires_at = invite.expires_at, "a runner may join with a new code");
+    server.hub.note_change("runner", &principal, "made an invite code".to_owned()).await;
     Ok(Json(Invite { code, url, fingerprint, expires_at: invite.expires_at, command }))
 }
 
@@ -68,6 +69,8 @@ pub(crate) async fn join(
     match admit(&server, request).await {
         Ok(()) => {
             tracing::info!(%peer, runner_id, "a runner has joined");
+            // By a code, which names nobody.
+            server.hub.note_action("runner", None, Some(true), format!("{runner_id} joined")).await;
             Ok(Json(Joined { runner_id }))
         }
         Err(error) => {
@@ -186,20 +189,21 @@ pub(crate) async fn list(State(server): State<Server>, _: Manager) -> RestResult
 /// `POST /api/runners/{runner_id}/rotate`: the runner is told to make a new key.
 pub(crate) async fn rotate(
     State(server): State<Server>,
-    _: Manager,
+    Manager(principal): Manager,
     Path(runner_id): Path<String>,
 ) -> RestResult {
     check_joined(&server, &runner_id).await?;
     let asked = server.hub.ask_rotation(&runner_id);
     asked.map_err(|error| RestError::with_status(StatusCode::CONFLICT, &error))?;
     tracing::info!(runner_id, "the runner is told to make a new key");
+    server.hub.note_change("runner", &principal, format!("new key for {runner_id}")).await;
     Ok((StatusCode::ACCEPTED, Json(json!({ "runner_id": runner_id }))).into_response())
 }
 
 /// `DELETE /api/runners/{runner_id}`: its key opens nothing any more, and it is cut off at once.
 pub(crate) async fn revoke(
     State(server): State<Server>,
-    _: Manager,
+    Manager(principal): Manager,
     Path(runner_id): Path<String>,
 ) -> RestResult<Json<Value>> {
     check_joined(&server, &runner_id).await?;
@@ -208,6 +212,7 @@ pub(crate) async fn revoke(
     server.hub.cut_off(&runner_id, "This runner was revoked; it has to join again with a new code");
     server.fleet.links.end(&runner_id);
     tracing::warn!(runner_id, "the runner is revoked and cut off");
+    server.hub.note_change("runner", &principal, format!("revoked {runner_id}")).await;
     Ok(Json(json!({ "runner_id": runner_id })))
 }
 

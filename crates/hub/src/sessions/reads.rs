@@ -7,11 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use qd_store::{MESSAGE_PAGE_ROWS_MAX, SEARCH_LIMIT_MAX, SearchQuery, StoreError};
 use qd_wire::command::{GetMessagesParams, SearchParams};
+use qd_wire::command_table::CommandName;
 use qd_wire::data::{RunnersData, SearchData, SearchHit, SessionSummary, SessionsData};
 use qd_wire::{CodedError, ErrorCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::access::audit::CommandNote;
 use crate::command::ask::{CommandAnswer, OnAnswer};
 use crate::command::reply::ReplyTo;
 use crate::hub::Hub;
@@ -43,7 +45,10 @@ pub(crate) enum HubRead {
     /// How such a session stands.
     AwayState(Arc<SessionEntry>),
     /// Delete such a session; its runner is told when it comes.
-    Bury(Arc<SessionEntry>),
+    Bury {
+        session: Arc<SessionEntry>,
+        by: Arc<str>,
+    },
     Search {
         params: Box<SearchParams>,
         session_id: Option<String>,
@@ -113,8 +118,14 @@ impl HubRead {
             HubRead::Detach => return Ok(ReadData::Nothing),
             HubRead::AwayAttach { session, after } => Ok(json(&away::attach_data(&session, after))),
             HubRead::AwayState(session) => Ok(json(&away::state(&session))),
-            HubRead::Bury(session) => {
-                return away::delete_while_away(hub, &session).await.map(|()| ReadData::Nothing);
+            HubRead::Bury { session, by } => {
+                let note = CommandNote::of(CommandName::SessionDelete.spec(), &by, Some(&session.id));
+                let deleted = away::delete_while_away(hub, &session).await;
+                if let Some(mut note) = note {
+                    note.at(&session.runner_id);
+                    note.put(hub, None, Some(deleted.is_ok()));
+                }
+                return deleted.map(|()| ReadData::Nothing);
             }
             HubRead::Search { params, session_id } => search(hub, *params, session_id).await,
         };

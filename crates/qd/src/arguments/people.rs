@@ -89,7 +89,7 @@ pub(crate) struct LogArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// List service calls, inputs, decisions, logins and changes to people and machines, newest first.
+    /// List commands, service calls, inputs, decisions, logins and changes to people and machines, newest first.
     #[command(after_help = "\
 Examples:
   qd log audit -n 20

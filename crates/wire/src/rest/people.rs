@@ -339,7 +339,7 @@ pub struct AuditEntry {
     pub session_id: Option<String>,
     pub runner_id: Option<String>,
     pub seq: Option<u64>,
-    /// `tool.call`, `tool.result`, `run.input`, `permission`, `login`, `person`, `token`, `host`…
+    /// `command`, `tool.call`, `tool.result`, `run.input`, `permission`, `login`, `person`, `token`, `runner`, `host`…
     pub kind: String,
     /// Who: the principal.
     pub principal: Option<String>,

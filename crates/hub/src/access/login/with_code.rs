@@ -76,9 +76,16 @@ async fn unusable(hub: &Hub, uri: &Uri, headers: &HeaderMap) -> Response {
 
 /// Forgets the login of a browser or of a program, on both sides.
 pub(crate) async fn logout(State(hub): State<Arc<Hub>>, headers: HeaderMap) -> Response {
+    // While it is known here whose it is.
+    let known = authenticate::check_access(&hub.config, &hub.store, &hub.principals, &headers, None).await;
     match authenticate::end_logins(&hub.store, &headers).await {
         Ok(ended) => {
             ended.iter().for_each(|hash| hub.end_access(hash));
+            if let Ok(principal) = known.as_ref()
+                && !ended.is_empty()
+            {
+                hub.note_change("login", principal, "signed out".to_owned()).await;
+            }
             to_start(&hub, "", 0)
         }
         Err(error) => unavailable(&error),

@@ -53,6 +53,12 @@ impl RunnerAnswer {
         matches!(self.pending.kind, PendingKind::Delete) && (self.success || self.is_session_gone())
     }
 
+    /// Notes how the command ended, if it is one for the audit.
+    pub(super) fn note(&mut self, hub: &Arc<Hub>, session_id: Option<&str>) {
+        let ok = self.success || self.deletes();
+        self.pending.note_answer(hub, session_id, ok);
+    }
+
     /// Whether what the hub does with this answer depends on the records before it.
     pub(super) fn needs_store(&self) -> bool {
         match self.pending.kind {

@@ -162,7 +162,8 @@ impl LinkReader {
                     tracing::debug!(id, "an answer nobody waits for");
                     return Ok(());
                 };
-                let answer = RunnerAnswer { pending, success, tail };
+                let mut answer = RunnerAnswer { pending, success, tail };
+                answer.note(&self.hub, session_id.as_deref());
                 let entry = session_id.and_then(|session_id| self.hub.session(&session_id));
                 // An answer about no session, or about one of another runner, has no records of ours to wait for.
                 let Some(entry) = entry.filter(|entry| entry.runner_id == self.identity.runner_id) else {

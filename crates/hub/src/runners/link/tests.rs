@@ -28,6 +28,7 @@ fn pending(link: &Arc<RunnerSendQueue>) -> PendingCommand {
         is_service: false,
         deadline: None,
         kind: PendingKind::Plain,
+        note: None,
     }
 }
 
