@@ -11,6 +11,7 @@ mod deliver;
 mod endpoint;
 mod key;
 mod notification_text;
+mod public_address;
 mod questions;
 mod seal;
 

@@ -69,15 +69,19 @@ impl DeliveryLanes {
     }
 }
 
+/// Said of every failure: by the address of a push service, which anybody with a login may give, nobody finds out what
+/// the hub can reach and what answers there.
+const NOT_TAKEN: &str = "The push service has not taken the message; turn notifications off and on again on this device, or see the hub's log (level debug)";
+
 /// What came of an attempt to send.
 enum DeliveryAttempt {
     Sent,
     /// The browser has taken its subscription back.
     Gone,
     Later {
-        reason: String,
         after: Option<Duration>,
     },
+    NotTaken,
     Refused(String),
 }
 
@@ -323,6 +327,7 @@ async fn send(hub: &Hub, delivery: PushDelivery) {
             tried @ (DeliveryAttempt::Sent
             | DeliveryAttempt::Gone
             | DeliveryAttempt::Later { .. }
+            | DeliveryAttempt::NotTaken
             | DeliveryAttempt::Refused(_)) => {
                 // The reason is stored for the person.
                 let _ = record_attempt(hub, &delivery.subscription, tried).await;
@@ -349,7 +354,7 @@ async fn record_attempt(hub: &Hub, subscription: &PushRow, tried: DeliveryAttemp
     let id = &subscription.subscription_id;
     let failure = match tried {
         DeliveryAttempt::Sent => None,
-        DeliveryAttempt::Later { reason, .. } => Some(ErrorCode::Busy.with(reason)),
+        DeliveryAttempt::Later { .. } | DeliveryAttempt::NotTaken => Some(ErrorCode::Failed.with(NOT_TAKEN)),
         DeliveryAttempt::Refused(reason) => Some(ErrorCode::Failed.with(reason)),
         DeliveryAttempt::Gone => {
             tracing::info!(
@@ -388,7 +393,10 @@ async fn attempt(hub: &Hub, delivery: &PushDelivery) -> DeliveryAttempt {
     };
     let endpoint = match PushEndpoint::parse(&subscription.endpoint, config.allow_loopback) {
         Ok(endpoint) => endpoint,
-        Err(error) => return DeliveryAttempt::Refused(error.to_string()),
+        Err(error) => {
+            tracing::debug!(subscription = subscription.subscription_id, %error, "a push cannot be sent");
+            return DeliveryAttempt::NotTaken;
+        }
     };
     let reader = MessageRecipient { p256dh: &subscription.p256dh, auth: &subscription.auth };
     let text = serde_json::to_vec(message).unwrap_or_default();
@@ -412,17 +420,22 @@ async fn attempt(hub: &Hub, delivery: &PushDelivery) -> DeliveryAttempt {
         ("Content-Type", "application/octet-stream".to_owned()),
         ("Authorization", authorization),
     ];
-    match endpoint.post(&headers, &body).await {
-        Ok(answer) => match answer.status {
-            200..=299 => DeliveryAttempt::Sent,
-            // The push service has forgotten the subscription; sending again would fail for ever.
-            404 | 410 => DeliveryAttempt::Gone,
-            429 | 500..=599 => {
-                let reason = format!("The push service answered {}", answer.status);
-                DeliveryAttempt::Later { reason, after: answer.retry_after }
+    let posted = endpoint.post(&headers, &body).await;
+    let (id, origin) = (&subscription.subscription_id, &endpoint.origin);
+    match posted {
+        Ok(answer) => {
+            tracing::debug!(subscription = id, origin, status = answer.status, "a push service has answered");
+            match answer.status {
+                200..=299 => DeliveryAttempt::Sent,
+                // The push service has forgotten the subscription; sending again would fail for ever.
+                404 | 410 => DeliveryAttempt::Gone,
+                429 | 500..=599 => DeliveryAttempt::Later { after: answer.retry_after },
+                _ => DeliveryAttempt::NotTaken,
             }
-            status => DeliveryAttempt::Refused(format!("The push service answered {status}")),
-        },
-        Err(error) => DeliveryAttempt::Later { reason: format!("The push service: {error}"), after: None },
+        }
+        Err(error) => {
+            tracing::debug!(subscription = id, origin, %error, "a push service cannot be asked");
+            DeliveryAttempt::Later { after: None }
+        }
     }
 }

@@ -1,16 +1,20 @@
 //! Where a browser's push service takes messages, and how it is given one: one request on one connection. Redirects are
 //! not followed, and of the answer only its head is read.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use http::header::{CONNECTION, HOST, RETRY_AFTER};
 use http::{Request, Uri};
 use qd_link::http::{HttpError, exchange};
-use qd_link::net::{BoxedStream, Dial, TcpDial};
+use qd_link::net::BoxedStream;
 use qd_link::tls::{self, Trust};
 use qd_link::url::ServerUrl;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
+
+use super::public_address::{is_odd_number, is_public};
 
 /// Addresses of push services are long, but not longer than this.
 const URL_BYTES_MAX: usize = 2048;
@@ -32,11 +36,14 @@ pub(crate) enum EndpointError {
     Private,
 }
 
-/// Why a push service has not taken a message.
+/// Why a push service has not taken a message. It is for the log only: whoever gave the address must not learn from
+/// the hub what answers there, and how.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
     #[error("it cannot be reached: {0}")]
-    Unreachable(std::io::Error),
+    Unreachable(#[from] io::Error),
+    #[error("its name leads to no address of the internet")]
+    Private,
     #[error("{0}")]
     Tls(String),
     #[error("the request cannot be sent: {0}")]
@@ -55,6 +62,8 @@ pub(super) struct PushEndpoint {
     path: String,
     /// What a proof for this push service names.
     pub(super) origin: String,
+    /// Addresses of this machine are good as well, for push services of tests.
+    allows_loopback: bool,
 }
 
 impl PushEndpoint {
@@ -74,8 +83,8 @@ impl PushEndpoint {
             _ => return Err(EndpointError::NotTls),
         }
         // The address comes from a client, so without this anybody with a login could make the hub call services of its
-        // own network. Names are not resolved here; behind a name, TLS has to show a certificate the system trusts.
-        if !allows_loopback && is_private(url.host()) {
+        // own network. Here only what is no name is refused; what a name leads to is checked when it is used.
+        if is_private(url.host(), allows_loopback) {
             return Err(EndpointError::Private);
         }
         let authority = authority.as_str().to_ascii_lowercase();
@@ -83,7 +92,7 @@ impl PushEndpoint {
         let default_port = if url.is_tls() { ":443" } else { ":80" };
         let authority = authority.strip_suffix(default_port).unwrap_or(&authority).to_owned();
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(PushEndpoint { origin: format!("{scheme}://{authority}"), url, authority, path })
+        Ok(PushEndpoint { origin: format!("{scheme}://{authority}"), url, authority, path, allows_loopback })
     }
 
     /// Gives the push service a message.
@@ -105,8 +114,7 @@ impl PushEndpoint {
     }
 
     async fn stream(&self) -> Result<BoxedStream, PostError> {
-        let stream = TcpDial.dial(&self.url.address()).await;
-        let stream = stream.map_err(PostError::Unreachable)?;
+        let stream: BoxedStream = Box::new(self.connect().await?);
         if !self.url.is_tls() {
             return Ok(stream);
         }
@@ -114,30 +122,40 @@ impl PushEndpoint {
             .await
             .map_err(|error| PostError::Tls(error.to_string()))
     }
+
+    /// Connects to an address that was checked, and not to the name, which may lead elsewhere the next time.
+    async fn connect(&self) -> Result<TcpStream, PostError> {
+        let mut failure = PostError::Private;
+        for address in lookup_host(self.url.address()).await? {
+            if !self.is_allowed(address) {
+                continue;
+            }
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(stream);
+                }
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+
+    fn is_allowed(&self, address: SocketAddr) -> bool {
+        is_allowed(address.ip(), self.allows_loopback)
+    }
 }
 
-/// Whether a host is written as a number that means something only here.
-fn is_private(host: &str) -> bool {
+fn is_allowed(address: IpAddr, allows_loopback: bool) -> bool {
+    is_public(address) || allows_loopback && address.to_canonical().is_loopback()
+}
+
+/// Whether a host is written as an address that means something only here, or as nothing that a push service has.
+fn is_private(host: &str, allows_loopback: bool) -> bool {
     match host.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address)) => {
-            address.is_loopback()
-                || address.is_private()
-                || address.is_link_local()
-                || address.is_unspecified()
-                || address.is_broadcast()
-                || address.is_multicast()
-        }
-        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
-            Some(mapped) => is_private(&mapped.to_string()),
-            None => {
-                address.is_loopback()
-                    || address.is_unspecified()
-                    || address.is_unique_local()
-                    || address.is_unicast_link_local()
-                    || address.is_multicast()
-            }
-        },
-        Err(_) => host.eq_ignore_ascii_case("localhost"),
+        Ok(address) => !is_allowed(address, allows_loopback),
+        Err(_) if is_odd_number(host) => true,
+        Err(_) => host.eq_ignore_ascii_case("localhost") && !allows_loopback,
     }
 }
 
@@ -178,6 +196,14 @@ mod tests {
             "https://[::1]/a",
             "https://[::ffff:10.0.0.1]/a",
             "https://[fd00::1]/a",
+            "https://127.1/a",
+            "https://2130706433/a",
+            "https://0x7f000001/a",
+            "https://0177.0.0.1/a",
+            "https://[::ffff:127.0.0.1]/a",
+            "https://[::7f00:1]/a",
+            "https://[64:ff9b::7f00:1]/a",
+            "https://100.64.0.1/a",
             "https://user@push.example/a",
             "https:///a",
             "/a",
@@ -191,7 +217,30 @@ mod tests {
         }
         assert_eq!(origin("http://127.0.0.1:9/a", true).as_deref(), Some("http://127.0.0.1:9"));
         assert_eq!(origin("http://push.example/a", true), None);
+        assert_eq!(origin("https://10.1.2.3/a", true), None, "not of this machine");
         assert!(PushEndpoint::parse(&format!("https://push.example/{}", "a".repeat(3000)), false).is_err());
+    }
+
+    /// A name that leads to this machine is not followed, whatever it looked like when it was stored.
+    #[tokio::test]
+    async fn what_a_name_leads_to_is_checked_when_it_is_used() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = |host: &str| ServerUrl::parse(&format!("https://{host}:{port}/a")).unwrap();
+        for host in ["localhost", "127.1", "2130706433", "0x7f000001", "127.0.0.1", "::ffff:127.0.0.1"] {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+            let endpoint = PushEndpoint {
+                url: url(&host),
+                authority: host.clone(),
+                path: "/a".to_owned(),
+                origin: "https://push.example".to_owned(),
+                allows_loopback: false,
+            };
+            let error = endpoint.post(&[], b"").await.unwrap_err();
+            assert!(matches!(error, PostError::Private), "{host}: {error}");
+        }
+        let here = PushEndpoint::parse(&format!("http://localhost:{port}/a"), true).unwrap();
+        assert!(here.connect().await.is_ok(), "tests may");
     }
 
     #[test]
