@@ -287,7 +287,7 @@ pub(crate) fn scopes(token: &AccessTokenRow) -> Option<Permissions> {
     Some(Permissions::of(&list))
 }
 
-/// Why a runner's key opens no link, in words for a person.
+/// Why a runner's key opens no link, in words for the hub's log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KeyRefusal {
     #[error("No key. Send the runner's key as 'Authorization: Bearer …'")]
@@ -316,7 +316,18 @@ impl KeyRefusal {
             }
         }
     }
+
+    /// What the other end is told. Without the key of a runner it does not learn which names there are.
+    pub(crate) fn answer(&self) -> CodedError {
+        let text = match self {
+            KeyRefusal::Unknown | KeyRefusal::WrongKey | KeyRefusal::Local => NO_SUCH_KEY.to_owned(),
+            KeyRefusal::NoKey | KeyRefusal::Revoked | KeyRefusal::Store(_) => self.to_string(),
+        };
+        self.code().with(text)
+    }
 }
+
+const NO_SUCH_KEY: &str = "No runner of this name and with this key has joined this hub; join with 'qd runner join' and a code of 'qd runner invite'. If the runner has lost its key, revoke it first ('qd runner revoke')";
 
 /// Checks that the request has the key of this runner. A next key counts from its first use, and the one before
 /// it no more. Gives what is stored of the runner.
@@ -327,12 +338,9 @@ pub(crate) async fn check_key(
 ) -> Result<RunnerRow, KeyRefusal> {
     let key = hash(bearer(headers).ok_or(KeyRefusal::NoKey)?.trim());
     let unavailable = |error: StoreError| KeyRefusal::Store(error.to_string());
-    let row = joined(store, runner_id).await?;
+    let row = joined(store, runner_id, &key).await?;
     if is_key(&row.key_hash, &key) {
         return Ok(row);
-    }
-    if !row.next_key_hash.as_ref().is_some_and(|next| is_key(next, &key)) {
-        return Err(KeyRefusal::WrongKey);
     }
     let now = now_ms();
     if store.promote_key(runner_id, &key, now).await.map_err(unavailable)? {
@@ -340,12 +348,14 @@ pub(crate) async fn check_key(
         return Ok(RunnerRow { key_hash: key.to_vec(), next_key_hash: None, rotated_at: Some(now), ..row });
     }
     // Somebody was faster: another link with the same key, a revocation, or a later key.
-    let row = joined(store, runner_id).await?;
+    let row = joined(store, runner_id, &key).await?;
     if is_key(&row.key_hash, &key) { Ok(row) } else { Err(KeyRefusal::WrongKey) }
 }
 
-async fn joined(store: &HubStore, runner_id: &str) -> Result<RunnerRow, KeyRefusal> {
+/// What is stored of a runner that has this key, or has it as its next one. That it is revoked is for itself to know.
+async fn joined(store: &HubStore, runner_id: &str, key: &Hash) -> Result<RunnerRow, KeyRefusal> {
     match store.runner(runner_id).await {
+        Ok(Some(row)) if !has_key(&row, key) => Err(KeyRefusal::WrongKey),
         Ok(Some(row)) if row.revoked_at.is_some() => Err(KeyRefusal::Revoked),
         Ok(Some(row)) => Ok(row),
         Ok(None) => Err(KeyRefusal::Unknown),
@@ -390,9 +400,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
+    cookie_named(headers, COOKIE_NAME)
+}
+
+pub(crate) fn cookie_named<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|value| value.split(';'))
-        .find_map(|pair| pair.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='))
+    all.flat_map(|value| value.split(';')).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 /// The name in `name:port`, `[::1]:port` or a bare name; empty when it is none of these.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::{AppendHeaders, IntoResponse, Json, Response};
 use http::header::{CACHE_CONTROL, RETRY_AFTER, SET_COOKIE, USER_AGENT};
 use http::{HeaderMap, StatusCode};
 use qd_link::clock::now_ms;
@@ -18,8 +18,9 @@ use qd_link::mutex::Mutex;
 use qd_store::{PersonRow, StoreError};
 use qd_wire::people::{LoginAnswer, LoginRequest};
 use qd_wire::{CodedError, ErrorCode};
+use tokio::sync::Semaphore;
 
-use crate::access::authenticate::{self, COOKIE_NAME};
+use crate::access::authenticate::{self, COOKIE_NAME, cookie_named, random_text};
 use crate::hub::Hub;
 use crate::rest::request::read_json;
 use crate::server::Server;
@@ -27,17 +28,40 @@ use crate::server::listen::Peer;
 use crate::server::router::{failed, failed_as, failed_with, no_randomness};
 pub use codes::{LOGIN_CODE_LIFE, LOGIN_CODES_MAX, LOGIN_LINK_LIFE, LoginCodes};
 pub(crate) use password::{HashError, Hasher, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
-use throttle::{LoginAttempt, LoginThrottle};
+pub(crate) use throttle::LoginAttempt;
+use throttle::LoginThrottle;
 
 const INVALID: &str = "invalid credentials";
 /// What a browser says of itself, as far as a list of logins shows it.
 const LABEL_CHARS_MAX: usize = 200;
+/// The cookie by which a browser is known again in which somebody has logged in. It permits nothing; failures there are
+/// only counted apart.
+const BROWSER_COOKIE_NAME: &str = "qd_browser";
+/// A year: who logs in now and then stays known.
+const BROWSER_COOKIE_SECONDS: u64 = 365 * 24 * 3600;
+/// Random bytes of it, far beyond guessing.
+const BROWSER_TOKEN_BYTES: usize = 16;
+/// Attempts from slow addresses that may wait or be checked. Hashes have places for many more, which stay for others.
+const SLOW_PLACES_MAX: usize = 4;
 
 /// Where people log in.
-#[derive(Default)]
 pub(crate) struct PasswordLogins {
     pub(crate) hasher: Hasher,
     throttle: Mutex<LoginThrottle>,
+    slow_places: Semaphore,
+    /// One attempt at a time.
+    slow_turn: Semaphore,
+}
+
+impl Default for PasswordLogins {
+    fn default() -> Self {
+        Self {
+            hasher: Hasher::default(),
+            throttle: Mutex::default(),
+            slow_places: Semaphore::new(SLOW_PLACES_MAX),
+            slow_turn: Semaphore::new(1),
+        }
+    }
 }
 
 /// Why somebody is not believed to be who they say.
@@ -49,21 +73,48 @@ pub(crate) enum LoginRefusal {
     Unavailable(CodedError),
 }
 
+/// Checks a name and a password, with the same work for every name. A client that hangs up meanwhile has made its
+/// attempt: the check goes on, and a failure counts.
+pub(crate) async fn prove(
+    hub: &Arc<Hub>,
+    attempt: LoginAttempt,
+    username: &str,
+    password: String,
+) -> Result<PersonRow, LoginRefusal> {
+    let (own, username) = (Arc::clone(hub), username.to_owned());
+    let proving = hub.tasks.spawn(async move {
+        let logins = &own.logins;
+        logins.prove(&own, &attempt, &username, password).await
+    });
+    proving.await.unwrap_or_else(|error| Err(unavailable(ErrorCode::Internal, &error)))
+}
+
+fn unavailable(code: ErrorCode, error: &dyn std::fmt::Display) -> LoginRefusal {
+    LoginRefusal::Unavailable(code.with(format!("The password cannot be checked: {error}")))
+}
+
 impl PasswordLogins {
-    /// Checks a name and a password, with the same work for every name.
-    pub(crate) async fn prove(
+    async fn prove(
         &self,
         hub: &Hub,
-        peer: &Arc<str>,
+        attempt: &LoginAttempt,
         username: &str,
         password: String,
     ) -> Result<PersonRow, LoginRefusal> {
-        let attempt = LoginAttempt::new(username, peer);
-        if let Some(wait_ms) = self.throttle.lock().wait_ms(&attempt, now_ms()) {
+        let busy = || unavailable(ErrorCode::Busy, &HashError::Busy);
+        let (wait_ms, is_slow) = {
+            let throttle = self.throttle.lock();
+            (throttle.wait_ms(attempt, now_ms()), throttle.is_slow(attempt, now_ms()))
+        };
+        if let Some(wait_ms) = wait_ms {
             return Err(LoginRefusal::TooOften(wait_ms));
         }
-        let unavailable = |code: ErrorCode, error: &dyn std::fmt::Display| {
-            LoginRefusal::Unavailable(code.with(format!("The password cannot be checked: {error}")))
+        let _slow = match is_slow {
+            false => None,
+            true => {
+                let place = self.slow_places.try_acquire().map_err(|_| busy())?;
+                Some((place, self.slow_turn.acquire().await.map_err(|_| busy())?))
+            }
         };
         let person = hub.store.person(username).await;
         let person = person.map_err(|error| unavailable(ErrorCode::StoreUnavailable, &error))?;
@@ -73,15 +124,28 @@ impl PasswordLogins {
         // After the hash: a disabled account must take as long as any other, or its existence could be measured.
         match person.filter(|person| is_theirs && !person.disabled) {
             Some(person) => {
-                self.throttle.lock().note_success(&attempt, now_ms());
+                self.throttle.lock().note_success(attempt, now_ms());
                 Ok(person)
             }
             None => {
-                self.throttle.lock().note_failure(&attempt, now_ms());
+                self.throttle.lock().note_failure(attempt, now_ms());
                 Err(LoginRefusal::Wrong)
             }
         }
     }
+
+    /// The token of a browser in which somebody has logged in for the first time; it has one already otherwise.
+    fn new_browser_token(&self, attempt: &LoginAttempt, username: &str) -> Option<String> {
+        let mut throttle = self.throttle.lock();
+        let token = random_text(BROWSER_TOKEN_BYTES).filter(|_| throttle.is_new_browser(attempt))?;
+        throttle.note_browser(username, &token, now_ms());
+        Some(token)
+    }
+}
+
+/// By which a browser says that somebody has logged in there.
+pub(crate) fn browser_token(headers: &HeaderMap) -> Option<&str> {
+    cookie_named(headers, BROWSER_COOKIE_NAME)
 }
 
 impl LoginRefusal {
@@ -117,7 +181,8 @@ pub(crate) async fn login(
     let hub = &server.hub;
     // What is no name may be anything, a password typed into the wrong field too: it is not written down.
     let shown = authenticate::is_plain_name(&username).then_some(&*username);
-    let person = match hub.logins.prove(hub, &peer, &username, password).await {
+    let attempt = LoginAttempt::new(&username, &peer, browser_token(&headers));
+    let person = match prove(hub, attempt.clone(), &username, password).await {
         Ok(person) => person,
         Err(unproved) => {
             if matches!(unproved, LoginRefusal::Wrong) {
@@ -131,8 +196,13 @@ pub(crate) async fn login(
         Ok(Some(token)) => {
             note(hub, shown, true, &peer).await;
             let cookie = cookie(hub, &token, hub.config.login_life.as_secs());
+            let known = hub.logins.new_browser_token(&attempt, &person.username);
+            let known = known.map(|known| {
+                (SET_COOKIE, lasting_cookie(hub, BROWSER_COOKIE_NAME, &known, BROWSER_COOKIE_SECONDS))
+            });
             let headers = [(SET_COOKIE, cookie), (CACHE_CONTROL, "no-store".to_owned())];
-            (headers, Json(LoginAnswer { access_token: token })).into_response()
+            let answer = Json(LoginAnswer { access_token: token });
+            (AppendHeaders(headers), AppendHeaders(known), answer).into_response()
         }
         Ok(None) => failed_with(&no_randomness()),
         Err(error) => failed(ErrorCode::StoreUnavailable, &format!("The login cannot be stored: {error}")),
@@ -173,6 +243,30 @@ pub(crate) fn label(headers: &HeaderMap) -> String {
 /// The cookie of a login; with an empty token and no life, its end. It never comes with a request that another site has
 /// made (`Strict`): the app itself loads without it, and what the app then asks is asked by our own page.
 pub(crate) fn cookie(hub: &Hub, token: &str, life_seconds: u64) -> String {
+    lasting_cookie(hub, COOKIE_NAME, token, life_seconds)
+}
+
+fn lasting_cookie(hub: &Hub, name: &str, value: &str, life_seconds: u64) -> String {
     let secure = if hub.config.tls.is_some() { "; Secure" } else { "" };
-    format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}{secure}")
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life_seconds}{secure}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::{test_hub, wait_until};
+
+    /// Otherwise a guess whose sender hangs up before the answer costs nothing.
+    #[tokio::test]
+    async fn an_attempt_counts_although_nobody_waits_for_its_end() {
+        let (hub, _directory) = test_hub(|_| {});
+        let attempt = LoginAttempt::new("alice", &Arc::from("127.0.0.1:5"), None);
+        for _ in 0..5 {
+            let mut guess = Box::pin(prove(&hub, attempt.clone(), "alice", "a guess".to_owned()));
+            assert!(futures_util::poll!(&mut guess).is_pending());
+        }
+        let waits = || hub.logins.throttle.lock().wait_ms(&attempt, now_ms()).is_some();
+        let counted = tokio::time::timeout(std::time::Duration::from_secs(20), wait_until(waits)).await;
+        assert!(counted.is_ok());
+    }
 }

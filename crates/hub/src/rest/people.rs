@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use qd_link::clock::now_ms;
 use qd_store::{PEOPLE_MAX, PersonChange, PersonRow, PersonStored};
 use qd_wire::command_table::Permission;
@@ -13,7 +13,9 @@ use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 
 use crate::access::authenticate::{check_principal_name, role_of};
-use crate::access::login::{HashError, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
+use crate::access::login::{
+    self, HashError, LoginAttempt, PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN, browser_token,
+};
 use crate::access::principals::Principal;
 use crate::rest::request::{Caller, Manager, RestError, RestResult, read_json};
 use crate::server::Server;
@@ -110,11 +112,13 @@ pub(crate) async fn change(
     State(server): State<Server>,
     Caller(principal): Caller,
     Path(username): Path<String>,
-    Extension(peer): Extension<Peer>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
     body: Body,
 ) -> RestResult<Json<Option<Person>>> {
     let wanted = read_change(body).await?;
-    check_change(&server, &principal, &peer, &username, &wanted).await?;
+    let attempt = LoginAttempt::new(&username, &peer, browser_token(&headers));
+    check_change(&server, &principal, attempt, &username, &wanted).await?;
     let mut change = PersonChange {
         password_hash: None,
         role: wanted.role.map(|role| role.as_str().to_owned()),
@@ -154,7 +158,7 @@ async fn read_change(body: Body) -> Result<ChangePerson, CodedError> {
 async fn check_change(
     server: &Server,
     principal: &Principal,
-    Peer(peer): &Peer,
+    attempt: LoginAttempt,
     username: &str,
     wanted: &ChangePerson,
 ) -> RestResult<()> {
@@ -171,7 +175,7 @@ async fn check_change(
     let current =
         current.ok_or_else(|| CodedError::invalid("Give your present password as 'current_password'"))?;
     // Also for somebody who is logged in: an unlocked browser must not be enough to take over the account.
-    let proved = server.hub.logins.prove(&server.hub, peer, username, current).await;
+    let proved = login::prove(&server.hub, attempt, username, current).await;
     proved.map(drop).map_err(|refusal| refusal.response().into())
 }
 

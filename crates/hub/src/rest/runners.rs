@@ -243,11 +243,9 @@ pub(crate) async fn link(
         return failed(ErrorCode::InvalidRequest, "The header 'X-Qd-Runner' must hold the runner's name");
     };
     let pass = server.fleet.links.pass(&runner_id);
-    let checked = if server.fleet.local_runner_id.as_deref() == Some(&*runner_id) {
-        Err(KeyRefusal::Local)
-    } else {
-        authenticate::check_key(&server.hub.store, &runner_id, request.headers()).await
-    };
+    let checked = authenticate::check_key(&server.hub.store, &runner_id, request.headers()).await;
+    let is_local = server.fleet.local_runner_id.as_deref() == Some(&*runner_id);
+    let checked = if is_local { Err(KeyRefusal::Local) } else { checked };
     let row = match checked {
         Ok(row) => row,
         Err(refusal) => return link_refused(peer, &runner_id, &refusal),
@@ -262,5 +260,5 @@ pub(crate) async fn link(
 fn link_refused(peer: impl std::fmt::Display, runner_id: &str, refusal: &KeyRefusal) -> Response {
     let reason = refusal.to_string();
     tracing::warn!(%peer, runner_id, reason, "a runner link is refused");
-    failed_with(&refusal.code().with(reason))
+    failed_with(&refusal.answer())
 }

@@ -214,7 +214,12 @@ impl Call {
         registration: &CallRegistration,
         directory: &CallDirectory,
     ) -> ServiceResult<GateOutcome> {
-        if !is_gated(&self.command) {
+        // Also the pieces of an upload before the last, about which a person is asked.
+        let upload = match &*self.command {
+            Command::FsUpload(params) if params.abort != Some(true) => Some(params),
+            _ => None,
+        };
+        if !is_gated(&self.command) && upload.is_none() {
             return Ok(GateOutcome::Go(None));
         }
         let config = &self.shared.config.services;
@@ -226,6 +231,12 @@ impl Call {
         let ask = AskWish::of(&self.scope);
         let applicant = GateRequest { wanted: &wanted, rights: self.incoming.rights, ask };
         if !must_ask(config, directory.facts.as_ref(), applicant)? {
+            return Ok(GateOutcome::Go(None));
+        }
+        if let Some(params) = upload {
+            self.shared.services.uploads.check_unapproved(params, &self.incoming.principal)?;
+        }
+        if !is_gated(&self.command) {
             return Ok(GateOutcome::Go(None));
         }
         // Without a session there was nobody to ask, which is an error above.

@@ -1,5 +1,7 @@
 //! Passwords: hashed with argon2id, on threads that may block, and few at a time.
 
+use std::sync::Arc;
+
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -33,13 +35,16 @@ pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 
 /// Where hashes are made.
 pub(crate) struct Hasher {
-    turns: Semaphore,
-    places: Semaphore,
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
 }
 
 impl Default for Hasher {
     fn default() -> Self {
-        Self { turns: Semaphore::new(AT_A_TIME_MAX), places: Semaphore::new(AT_A_TIME_MAX + WAITING_MAX) }
+        Self {
+            turns: Arc::new(Semaphore::new(AT_A_TIME_MAX)),
+            places: Arc::new(Semaphore::new(AT_A_TIME_MAX + WAITING_MAX)),
+        }
     }
 }
 
@@ -97,8 +102,14 @@ impl Hasher {
         work: impl FnOnce() -> Result<T, HashError> + Send + 'static,
     ) -> Result<T, HashError> {
         // Without a place nobody waits: a flood of logins is refused at once instead of growing a queue.
-        let _place = self.places.try_acquire().map_err(|_| HashError::Busy)?;
-        let _turn = self.turns.acquire().await.map_err(|_| HashError::Busy)?;
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| HashError::Busy)?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| HashError::Busy)?;
+        // Nothing stops a hash that has begun. It keeps its turn also when nobody waits for it any more, so that clients
+        // that hang up do not get more hashes at a time than others.
+        let work = move || {
+            let _held = (place, turn);
+            work()
+        };
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|error| HashError::Failed(error.to_string()))?
     }
@@ -194,6 +205,23 @@ mod tests {
         }
         let grown = resident_kib().saturating_sub(before);
         assert!(grown < 4096, "{grown} KiB are still held");
+    }
+
+    #[tokio::test]
+    async fn a_hash_keeps_its_turn_when_nobody_waits_for_it_any_more() {
+        let hasher = Hasher::default();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let mut hash = Box::pin(hasher.run(move || {
+            // An error is the end as well.
+            let _ended = wait.recv();
+            Ok(())
+        }));
+        assert!(futures_util::poll!(&mut hash).is_pending());
+        drop(hash);
+        assert_eq!((hasher.turns.available_permits(), hasher.places.available_permits()), (1, 33));
+        drop(end);
+        let all = Arc::clone(&hasher.turns).acquire_many_owned(2);
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(20), all).await.is_ok());
     }
 
     #[tokio::test]

@@ -242,6 +242,33 @@ async fn hole_07_too_many_wrong_logins_have_to_wait_and_not_for_ever() {
     world.stop().await;
 }
 
+/// Everybody behind a proxy has its address; a stranger there may fail as often as they like, with any name.
+#[tokio::test]
+async fn hole_07_a_stranger_behind_the_same_proxy_locks_nobody_out() {
+    let (world, _runner) = World::start().await;
+    add_person(&world, "alice", "viewer").await;
+    add_person(&world, "bob", "viewer").await;
+    let (_, head, _) = try_login(&world, "alice", PASSWORD).await;
+    let known = head.lines().find_map(|line| line.strip_prefix("set-cookie: qd_browser=")).unwrap();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(known.contains(part), "{known}");
+    }
+    let known = format!("qd_browser={}", known.split(';').next().unwrap());
+    for number in 0..25 {
+        assert_eq!(try_login(&world, &format!("nobody{number}"), "wrong password").await.0, 401);
+    }
+    assert_eq!(try_login(&world, "bob", PASSWORD).await.0, 200, "who has never been here");
+    for _ in 0..5 {
+        assert_eq!(try_login(&world, "alice", "wrong password").await.0, 401);
+    }
+    let body = json!({"username":"alice","password":PASSWORD}).to_string();
+    let log_in =
+        async |headers: &[(&str, &str)]| world.request_with("POST", "/auth/login", headers, &body).await.0;
+    assert_eq!(log_in(&[("Cookie", "qd_browser=guessed")]).await, 429, "the stranger waits");
+    assert_eq!(log_in(&[("Cookie", &known)]).await, 200, "the browser that alice uses does not");
+    world.stop().await;
+}
+
 /// A burst of logins takes turns: memory is bounded, and none is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_logins_at_a_time_take_turns() {

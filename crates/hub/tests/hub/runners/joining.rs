@@ -71,6 +71,28 @@ fn assert_error((answered, answer): (u16, Value), status: u16, code: ErrorCode) 
     assert!(answer["error"].is_string(), "{answer}");
 }
 
+/// Names are not told apart by who has no key: not those of runners, of revoked ones, nor the hub's own.
+#[tokio::test]
+async fn known_names_look_like_unknown_ones_without_their_key() {
+    let (world, _runner) = World::start().await;
+    world.joined("known", "key").await;
+    world.joined("revoked", "old key").await;
+    assert_eq!(world.api("DELETE", "/api/runners/revoked").await.0, 200);
+    let answer = async |name: &str, key: &str| {
+        let bearer = format!("Bearer {key}");
+        let headers = [("X-Qd-Runner", name), ("Authorization", &*bearer)];
+        let (status, _, body) = world.http("/ws/runner", &[&headers[..], &UPGRADE[..]].concat()).await;
+        (status, body)
+    };
+    let unknown = answer("unknown", "guess").await;
+    assert_eq!(unknown.0, 401, "{}", unknown.1);
+    for name in ["known", "revoked", "r1"] {
+        assert_eq!(answer(name, "guess").await, unknown, "{name}");
+    }
+    assert!(answer("revoked", "old key").await.1.contains("revoked"), "it is told itself");
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_runner_joins_with_a_code_and_its_link_works() {
     let (world, _local) = World::start().await;

@@ -1,6 +1,8 @@
 //! Files that arrive in pieces. What has arrived is in a file under a temporary name, so that a piece can be sent again
 //! and the file appears whole. Without the runner's process it is lost and the sender begins again.
 
+mod bounds;
+
 use std::collections::HashMap;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
@@ -23,6 +25,9 @@ use qd_core::encoding::hex;
 
 /// Uploads at a time; each holds two descriptors and a file on the disk.
 const UPLOADS_MAX: usize = 64;
+
+/// Of these one principal's: a few files at a time, and room for others whatever it does.
+const UPLOADS_PER_PRINCIPAL_MAX: usize = 16;
 
 /// An upload nobody sent a piece of for so long was given up.
 const UPLOAD_IDLE_MS_MAX: i64 = 60 * 60 * 1000;
@@ -54,6 +59,8 @@ struct UploadEntry {
     /// When the last piece came, in Unix milliseconds.
     touched_at: i64,
     is_done: bool,
+    /// Bytes that have arrived.
+    received: u64,
     /// A person is asked about it: it is neither aborted nor given up.
     is_frozen: bool,
     upload: Arc<Mutex<Upload>>,
@@ -148,6 +155,13 @@ impl UploadTable {
         if params.offset != 0 {
             refuse!(Conflict, "this upload's data is gone: start it again at offset 0");
         }
+        let under_way = entries.iter().filter(|(of, entry)| of.1 == key.1 && !entry.is_done).count();
+        if under_way >= UPLOADS_PER_PRINCIPAL_MAX {
+            refuse!(
+                Busy,
+                "{UPLOADS_PER_PRINCIPAL_MAX} of your uploads are under way: wait until one has ended, or abort one"
+            );
+        }
         if entries.len() >= UPLOADS_MAX {
             let oldest =
                 entries.iter().filter(|(_, entry)| entry.is_done).min_by_key(|(_, entry)| entry.touched_at);
@@ -158,7 +172,13 @@ impl UploadTable {
         }
         let upload = Upload { path: params.path.clone(), ..Upload::default() };
         let upload = Arc::new(Mutex::new(upload));
-        let entry = UploadEntry { touched_at: now, is_done: false, is_frozen: false, upload: upload.clone() };
+        let entry = UploadEntry {
+            touched_at: now,
+            is_done: false,
+            received: 0,
+            is_frozen: false,
+            upload: upload.clone(),
+        };
         entries.insert(key.clone(), entry);
         Ok(upload)
     }
@@ -345,6 +365,7 @@ impl ReceivedPiece {
             return Ok(PieceResult::Answer(data));
         }
         let received = upload.state.append(params.offset, &self.piece)?;
+        uploads.note_received(&self.key, received);
         if !is_last || params.offset + self.piece.len() as u64 != received {
             return Ok(PieceResult::Answer(answer(params, received, None)));
         }

@@ -1,5 +1,6 @@
 use std::fs;
 
+use super::bounds::UNAPPROVED_BYTES_MAX;
 use super::*;
 use crate::services::fs::fixture::{Fixture, assert_refused, refused_as, words};
 use crate::services::fs::to_base64;
@@ -109,14 +110,47 @@ fn their_number_has_a_bound_that_ended_ones_do_not_count_for() {
         path: format!("f{id}"),
         ..piece(&format!("u{id}"), 0, b"x", last)
     };
+    let send = |principal: usize, params: &FsUploadParams| {
+        let principal = format!("p{principal}");
+        let sender = UploadSender { principal: &principal, approved: None };
+        upload_at(&world.uploads, &world.fixture.root, params, sender, &Cancellation::default(), NOW)
+    };
     for id in 0..UPLOADS_MAX {
-        world.send(&named(id, false)).unwrap();
+        send(id / UPLOADS_PER_PRINCIPAL_MAX, &named(id, false)).unwrap();
     }
-    assert_refused(ErrorCode::Busy, "64 uploads", world.send(&named(UPLOADS_MAX, false)));
+    assert_refused(ErrorCode::Busy, "16 of your uploads", send(0, &named(UPLOADS_MAX, false)));
+    assert_refused(ErrorCode::Busy, "64 uploads", send(9, &named(UPLOADS_MAX, false)));
     let last = FsUploadParams { path: "f3".into(), ..piece("u3", 1, b"", true) };
-    world.send(&last).unwrap();
-    world.send(&named(UPLOADS_MAX, false)).unwrap();
+    send(0, &last).unwrap();
+    send(0, &named(UPLOADS_MAX, false)).unwrap();
+    assert_refused(ErrorCode::Busy, "16 of your uploads", send(0, &named(UPLOADS_MAX + 1, false)));
     assert_eq!(world.temps(), UPLOADS_MAX);
+}
+
+#[test]
+fn what_waits_for_approval_is_bounded_in_all_uploads_of_a_principal() {
+    let world = UploadFixture::new();
+    let check = |principal: &str, bytes: usize| {
+        let params = FsUploadParams { data: "A".repeat(bytes / 3 * 4), ..piece("next", 0, b"", false) };
+        world.uploads.check_unapproved(&params, principal)
+    };
+    let half = (UNAPPROVED_BYTES_MAX / 2) as usize;
+    check("ann", half).unwrap();
+    for id in ["u", "v"] {
+        let mut offset = 0;
+        while offset < half as u64 - 3 {
+            let size = (half as u64 - 3 - offset).min(8 << 20);
+            world.send(&piece(id, offset, &vec![7; size as usize], false)).unwrap();
+            offset += size;
+        }
+    }
+    check("ann", 6).unwrap();
+    assert_refused(ErrorCode::TooLarge, "64 MiB together", check("ann", 9));
+    check("bob", half).unwrap();
+    world.send(&FsUploadParams { abort: Some(true), ..piece("v", 0, b"", false) }).unwrap();
+    check("ann", half).unwrap();
+    world.send(&piece("u", half as u64 - 3, b"", true)).unwrap();
+    check("ann", 2 * half - 2).unwrap();
 }
 
 #[test]

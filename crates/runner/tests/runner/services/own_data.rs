@@ -92,6 +92,36 @@ async fn an_upload_is_shown_whole_and_waits_unchanged() {
     runner.ok(in_session("fs.upload", "operator", abort)).await;
 }
 
+/// Whoever has to be asked for does not fill the disk with what nobody was asked about yet.
+#[tokio::test]
+async fn an_upload_is_bounded_and_gated_from_its_first_piece() {
+    let mut runner = runner().await;
+    let piece = |offset: u64, data: &str| json!({ "upload_id": "u", "path": "f.bin", "offset": offset, "data": data });
+    let home = runner.folder();
+    let params = |data: &str| {
+        let mut params = in_root("fs.upload", "operator", &home, "f.bin");
+        params.as_object_mut().unwrap().extend(piece(0, data).as_object().unwrap().clone());
+        params
+    };
+    let refused = runner.call(params("eA==")).await;
+    assert!(refused["error"].as_str().unwrap().contains("nobody to ask"), "{refused}");
+    assert!(
+        !std::fs::read_dir(&home)
+            .unwrap()
+            .any(|entry| { entry.unwrap().file_name().to_string_lossy().ends_with(".tmp") })
+    );
+
+    let megabytes = 16_u64 << 20;
+    let data = "A".repeat((megabytes / 3 * 4) as usize);
+    let length = megabytes / 3 * 3;
+    for number in 0..4 {
+        runner.ok(in_session("fs.upload", "operator", piece(number * length, &data))).await;
+    }
+    let more = runner.call(in_session("fs.upload", "operator", piece(4 * length, &data))).await;
+    assert_eq!(more["code"], "too_large", "{more}");
+    runner.ok(in_session("fs.upload", "owner", piece(0, "eA=="))).await;
+}
+
 /// Somebody else has the other end of the command's output and keeps it.
 #[tokio::test]
 async fn a_held_pipe_does_not_hold_the_call() {
