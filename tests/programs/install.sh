@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the programs that tests run in terminals, and those that agents search with, from Debian's packages, where they are missing.
+# Installs the programs that tests run in terminals, those that agents search with, and what fuzzing and attacks need, from Debian's packages, where they are missing.
 set -eu
 
 missing=
-for program in vim htop tmux less git bash; do
+for program in vim htop tmux less git bash python3; do
     command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
 done
 # The search tools of agents run these; their packages have other names.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tree::root;
-use crate::{bans, client, codegen, deny, tidy, web};
+use crate::{attack, bans, client, codegen, deny, tidy, web};
 
 /// What a step does.
 enum StepWork {
@@ -113,6 +113,7 @@ fn test_steps(nextest: bool) -> Vec<Step> {
         ],
     };
     steps.extend([
+        Step { name: "attack", work: StepWork::Check(|| attack::run(&[])), advice: "" },
         cargo("doctest", &["test", "--workspace", "--doc"], advice),
         Step { name: "client", work: StepWork::Check(client::run), advice: "" },
         Step { name: "browser", work: StepWork::Check(web::test), advice: "" },

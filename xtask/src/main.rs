@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks on its streams")]
 
+mod attack;
 mod bans;
 mod ci;
 mod client;
@@ -31,6 +32,7 @@ cargo xtask <command>
   tidy             size of files and folders, banned words, heads of crates, functions that ARCHITECTURE.md names
   bans             who may depend on whom, number of packages
   deny             licences, sources, banned and doubled packages, advisories: as deny.toml says; [--update CLONE]
+  attack           attacks on the binary that `cargo build -p qd` has built (python3): [NUMBER…]
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
   chaos            real processes killed at random moments: [--kills N] [--seed S], or --outage SECONDS
   runs             programs in terminals: flood [N], short [N], outage [SECONDS RATE]
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["bans"] => bans::run(),
         ["deny", arguments @ ..] => deny::run(arguments),
+        ["attack", numbers @ ..] => attack::run(numbers),
         ["world", arguments @ ..] => world::run(arguments),
         ["chaos", arguments @ ..] => trials::chaos(arguments),
         ["runs", arguments @ ..] => trials::runs(arguments),
