@@ -17,6 +17,7 @@ NOT_DEFENDED = {
     "5.2": "item 5: a program inside a session may name another session",
     "5.3": "item 5: a program inside a session may name another session",
     "5.4": "item 5: a session with an open gate asks nobody about calls of its own program",
+    "5.5": "item 5: the check for who is inside fails open for a process that has died",
     "6.1": "item 6: what is allowed for the session is allowed to everybody",
     "6.2": "item 6: what is allowed for the session is not asked about again, even where the caller wants it",
     "7.1": "item 7: confirming a host does not show whose token it has",

@@ -91,10 +91,10 @@ os.rename("answers.part", "answers")
 """
 
 
-def from_inside(server: Server, lines):
+def from_inside(server: Server, lines, program=INSIDE):
     """Answers to what a program inside a session asks at the runner's socket."""
     directory = server.directory("inside")
-    source = INSIDE.replace("PATH", repr(str(server.socket_path))).replace("LINES", repr(lines))
+    source = program.replace("PATH", repr(str(server.socket_path))).replace("LINES", repr(lines))
     server.program(directory, source)
     if not wait_until((directory / "answers").exists, 60):
         raise RuntimeError("the program inside the session did not end")
@@ -152,6 +152,56 @@ def unasked_from_inside(server: Server):
         raise RuntimeError("the program inside the session did not end")
     if (directory / "started").exists():
         raise Succeeded("a program inside a session used the shell, and nobody was asked")
+
+
+# A process of the session connects while the runner takes nobody, and is dead when the runner looks who it was.
+ORPHAN = """
+import json, os, socket, time
+path = os.environ.get("QD_SOCKET", PATH)
+def connect():
+    stream = socket.socket(socket.AF_UNIX)
+    stream.settimeout(5)
+    stream.connect(path)
+    return stream
+answers = []
+try:
+    held = [connect() for _ in range(64)]
+    time.sleep(0.5)
+    orphan = socket.socket(socket.AF_UNIX)
+    orphan.settimeout(5)
+    child = os.fork()
+    if child == 0:
+        try:
+            orphan.connect(path)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    for stream in held:
+        stream.close()
+    for line in LINES:
+        orphan.sendall((json.dumps(line) + "\\n").encode())
+        data = b""
+        while b"\\n" not in data:
+            piece = orphan.recv(65536)
+            if not piece:
+                break
+            data += piece
+        answers.append(json.loads(data.split(b"\\n")[0] or b"{}"))
+except OSError as error:
+    answers.append({"error": str(error)})
+with open("answers.part", "w") as out:
+    for answer in answers:
+        out.write(json.dumps(answer) + "\\n")
+os.rename("answers.part", "answers")
+"""
+
+
+def dead_peer(server: Server):
+    other = server.session(server.directory("other"))
+    lines = [line("prompt", other, message="hello")]
+    for answer in from_inside(server, lines, ORPHAN):
+        if answer.get("success"):
+            raise Succeeded("a program inside a session passed for a person's, because its process had died")
 
 
 def question_of(server: Server, session, seconds=20):
@@ -223,6 +273,7 @@ ATTACKS = (
     ("5.2", "a program inside a session reads another session's file", read_another_session_from_inside),
     ("5.3", "a program inside a session uses another session's shell", shell_in_another_session_from_inside),
     ("5.4", "a program inside a session is not asked in its own", unasked_from_inside),
+    ("5.5", "a process of a session that is dead when it is looked at", dead_peer),
     ("6.1", "allowed for the session to one, used by another", allowed_for_another),
     ("6.2", "allowed for the session beats ask", allowed_in_spite_of_ask),
 )
