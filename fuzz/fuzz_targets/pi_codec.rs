@@ -1,6 +1,6 @@
 //! Any bytes as pi's output: no panic, the same events however the bytes are cut, and bounded memory.
 //!
-//! `cargo +nightly fuzz run pi_codec -- -max_len=4096`; lines of `crates/core/tests/fixtures/pi` make a good corpus.
+//! Its corpus has lines of `crates/core/tests/fixtures/pi`; more of them make a longer run better.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -9,6 +9,8 @@ done
 # The search tools of agents run these; their packages have other names.
 command -v rg >/dev/null 2>&1 || missing="$missing ripgrep"
 command -v fd >/dev/null 2>&1 || command -v fdfind >/dev/null 2>&1 || missing="$missing fd-find"
+# libFuzzer is C++, built with the fuzz targets.
+command -v c++ >/dev/null 2>&1 || missing="$missing g++"
 [ -n "$missing" ] || exit 0
 
 echo "installing:$missing" >&2

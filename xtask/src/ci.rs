@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::tree::root;
-use crate::{attack, bans, client, codegen, deny, tidy, web};
+use crate::{attack, bans, client, codegen, deny, fuzz, tidy, web};
 
 /// What a step does.
 enum StepWork {
@@ -125,6 +125,7 @@ fn test_steps(nextest: bool) -> Vec<Step> {
             ),
             advice: "mend the links and the markup that rustdoc names",
         },
+        Step { name: "fuzz", work: StepWork::Check(fuzz::ci), advice: "" },
     ]);
     steps
 }

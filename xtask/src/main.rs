@@ -36,7 +36,7 @@ cargo xtask <command>
   world            simulated worlds: --seeds N [--from S] [--jobs J], or --seed S with its trace
   chaos            real processes killed at random moments: [--kills N] [--seed S], or --outage SECONDS
   runs             programs in terminals: flood [N], short [N], outage [SECONDS RATE]
-  fuzz             frames of strangers, mutated: [--seconds N] [--coverage] (libFuzzer, needs nightly)
+  fuzz             bytes of strangers, by libFuzzer: [TARGET…] [--seconds N] [--seed N]; --ci; --mutate [--seconds N]
   network          hub and runner with a bad wire between them (root, python3): [--loss %] [--delay MS]
 ";
 

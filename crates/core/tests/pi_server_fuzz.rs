@@ -1,5 +1,6 @@
 //! The frame decoder and validator of the pi-server face against frames nobody would send: the corpus is replayed,
-//! then mutated for a while. `cargo xtask fuzz --seconds 600` does it for longer; `fuzz/` has the same for libFuzzer.
+//! then mutated for a while. `cargo xtask fuzz --mutate --seconds 600` does it for longer; `fuzz/` has the
+//! same for libFuzzer.
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! Any text as a frame of the pi-server face: no panic, one answer, a canonical command that parses, a fingerprint that
 //! does not depend on the order of fields, the id as it was sent.
 //!
-//! `cargo xtask fuzz --coverage --seconds 600`, or `cargo +nightly fuzz run pi_server_request tests/fuzz/pi_server/corpus`.
+//! The tests of `qd-core` make the same checks over the same corpus, and over mutations of it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
