@@ -105,6 +105,7 @@ impl Breakers {
     pub fn admit(&mut self, now: i64, provider: &str) -> Result<ProviderCall, BreakerRejection> {
         let (limits, enabled) = (self.config.provider, self.config.enabled);
         let entry = self.provider(now, provider);
+        // Counted also when breakers are off: the figures are for people, the refusals are not.
         entry.total_calls += 1;
         let round = match entry.circuit.admit(now, &limits) {
             _ if !enabled => None,
@@ -162,9 +163,12 @@ impl Breakers {
                 self.bash_rejected += 1;
                 rejected_bash("globally", closed, &self.config.bash_all)
             })?;
+            // A session gets a circuit with its first timeout; until then there is nothing to ask.
             if let Some(circuit) = self.sessions.get_mut(session) {
                 session_round = circuit.admit(now, &self.config.bash_session).map_err(|closed| {
                     self.bash_rejected += 1;
+                    // Let through by the one and refused by the other: the test call of the first has not taken
+                    // place.
                     self.all.release(all_round);
                     rejected_bash(&format!("for session {session}"), closed, &self.config.bash_session)
                 })?;
@@ -200,6 +204,7 @@ impl Breakers {
                 self.sessions.entry(call.session.clone()).or_default().failed(now, &own);
             }
         }
+        // Most sessions never have trouble again, and a circuit kept for each would be a leak.
         if self.sessions.get_mut(&call.session).is_some_and(|circuit| circuit.is_calm(now, &own)) {
             self.sessions.remove(&call.session);
         }

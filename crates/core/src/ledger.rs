@@ -130,6 +130,7 @@ impl Ledger {
             Ok(missing) => missing,
             Err(rejection) => return LedgerVerdict::Reject(rejection),
         };
+        // Not before: a rejected command leaves its names free for the next attempt.
         self.register(now, &submission);
         if missing.is_empty() {
             return LedgerVerdict::Run;
@@ -154,6 +155,7 @@ impl Ledger {
         if let Some(id) = running.id {
             let shared = id.shared();
             self.finish_id(&id, token, outcome, &mut released);
+            // A command without a connection has one name for both.
             if shared != id {
                 self.finish_id(&shared, token, outcome, &mut released);
             }
@@ -211,6 +213,7 @@ impl Ledger {
             if *dependency == own.id {
                 return Err(LedgerRejection::DependsOnItself(dependency.clone()));
             }
+            // First the command of the same connection: two tabs of one person may use the same ids.
             let mut name = CommandId { id: dependency.clone(), ..own.clone() };
             let mut found = self.dependency(&name);
             if found.is_none() {

@@ -1,5 +1,8 @@
 //! One client's WebSocket: a single small future that reads commands, takes events from the rings it follows,
 //! and writes whole frames whenever the socket takes them.
+//!
+//! The future is polled in turns of bounded work, so that one busy client cannot keep a thread from the others. What
+//! the frames mean is the handler's business; here is only the life of a socket: room, pings, slowness, closing.
 
 mod attachments;
 pub(crate) mod frame;
@@ -42,6 +45,7 @@ const WRITES_PER_TURN_MAX: usize = 8;
 /// Rounds of reading, taking and writing in one turn.
 const ROUNDS_PER_TURN_MAX: usize = 4;
 /// A client that does not read its answers is not read either.
+/// Its commands would only make more answers that wait.
 const READ_PAUSE_BYTES: usize = 1 << 20;
 /// How long a closing connection waits for its peer.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);

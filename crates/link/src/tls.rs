@@ -1,4 +1,7 @@
 //! TLS for those who dial: certificates are checked by the system's authorities, or pinned by their fingerprint.
+//!
+//! A pinned fingerprint is stronger than a signature of an authority, and works for certificates that a hub made for
+//! itself; it is what an invite code carries.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,7 @@
 //! Addresses of servers, read the same way everywhere.
+//!
+//! Whether an address is encrypted and whether it is loopback decide what may be sent to it, so there is one reading
+//! of addresses for all who ask.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,4 +1,7 @@
 //! The command line as clap reads it; every text a person sees in `--help` is here or in the table of settings.
+//!
+//! The doc comments are the help texts, and `docs/cli.md` is generated from them: the first paragraph is for `-h`,
+//! the rest for `--help`. So they address the user, and comments for readers of the code are `//`.
 
 mod mcp;
 mod people;

@@ -1,4 +1,7 @@
 //! What a person reads when something fails: what kind, what happened, what to do next.
+//!
+//! Exit codes follow the kind, or the server's code where there is one, and are part of the interface. The server's
+//! sentences speak of the protocol; `refusal` replaces those parts by what a person types, chosen by the code.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! Delivers what sessions say: to the hub as its link allows, to local clients at once.
+//!
+//! The scheduler decides, without I/O, what goes to the hub next; here is what waits, sends and wakes. There is one
+//! lock around it, held for no longer than a decision, and no line is written under it.
 
 mod local_clients;
 mod scheduler;
@@ -88,6 +91,7 @@ impl HubDelivery {
         let output = SessionOutput::new(session_id, &block, round);
         let (link, block) = {
             let mut state = self.state.lock();
+            // Local clients never wait for the hub.
             state.local_clients.deliver(&output);
             let verdict = state.scheduler.publish(&output);
             // The end of a session releases answers that waited for their place.

@@ -1,4 +1,7 @@
 //! The runner's ledger behind a lock, and who waits for what.
+//!
+//! The lock is held for a decision and never while something is sent: waiters are collected first and told
+//! afterwards.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

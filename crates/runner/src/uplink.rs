@@ -3,6 +3,9 @@
 //! Reading, writing and beating are three futures that never wait for each other: acks are taken where they are
 //! read, commands go to the runner's task, which never waits for a link, and every answer either has room or a
 //! queue. So there is no circle in which both sides wait.
+//!
+//! An `origin` is the number of one link. Everything that belongs to a link carries it, so that what was meant for a
+//! link that has ended is never written to the one that came after it.
 
 mod handshake;
 mod heartbeat;
@@ -34,6 +37,7 @@ pub(crate) use heartbeat::load;
 const RETRY_MAX: Duration = Duration::from_millis(1500);
 
 /// A hub that says no is asked again after this.
+/// A refusal needs a person (a revoked runner, a version), and asking again quickly would only fill logs.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
 /// An attempt that takes longer has failed.
@@ -212,6 +216,8 @@ impl UplinkTask {
         match welcomed {
             Ok(welcomed) => {
                 tracing::info!("connected to the hub");
+                // Only a welcome counts as success; a hub that accepts and then falls silent must not be asked
+                // without pause.
                 backoff.reset();
                 self.status.is_up();
                 self.serve(welcomed).await
@@ -234,6 +240,7 @@ impl UplinkTask {
             () = self.stop.cancelled() => LinkEndReason::Stopped,
         };
         if over == LinkEndReason::Stopped {
+            // A person who stops a session by stopping the runner still reads the answers to his last commands.
             let flushed = async {
                 tokio::select! {
                     () = &mut sender => {}
@@ -292,6 +299,7 @@ impl UplinkTask {
     fn take_hub_line(&self, origin: u64, line: HubLine<'_>) -> Option<LinkEndReason> {
         let hub_delivery = &self.shared.hub_delivery;
         match (&*line.kind, line.session_id, line.seq) {
+            // The store first: delivery may drop lines from memory when it hears of the ack.
             ("ack", Some(session_id), Some(seq)) => {
                 self.shared.store.ack(&session_id, seq);
                 hub_delivery.ack(origin, &session_id, seq);

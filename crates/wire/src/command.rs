@@ -1,4 +1,7 @@
 //! Part 3: parameters of commands, and their answers.
+//!
+//! The commands themselves, with their lanes, limits and permissions, are rows of `command/table.rs`. An optional
+//! field that is left out means what an older client meant before the field existed.
 
 pub mod answer;
 pub mod table;

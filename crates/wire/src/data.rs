@@ -1,4 +1,7 @@
 //! The `data` of command responses, and the state that attach and `get_state` describe.
+//!
+//! Fields that were added later are optional and left out when empty: a peer of an older version neither sends nor
+//! expects them.
 
 mod attach;
 mod health;

@@ -1,5 +1,8 @@
 //! Error codes: what a program decides by when something was refused or failed. The sentence beside a code is for
 //! people and may change; a code never changes its meaning.
+//!
+//! A new kind of failure gets a code of its own only if a program would act on it; otherwise `failed` or
+//! `invalid_request` with a clear sentence is enough.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,8 @@
 //! Part 2: events, what clients see as it happens.
+//!
+//! The list is closed for us and open for others: an event of a newer peer, or one under `x-`, is kept and passed on
+//! with all its fields. Which events are records is decided in one exhaustive match (`Event::is_record`), so that a
+//! new event cannot forget to say.
 
 use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,4 +1,7 @@
 //! Part 1: messages, the persistent units of a conversation.
+//!
+//! A message travels far and lives long: through hubs and clients of other versions, and in stores for years. So
+//! whatever this version does not know in it is kept and written back as it came.
 
 use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};

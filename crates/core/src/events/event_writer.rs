@@ -1,4 +1,7 @@
 //! What a session says, as link lines: each event is serialised once, here.
+//!
+//! Every line begins with the session's ids and the time, in one spelling; a test in `wire` pins the order of the
+//! fields. So the hub finds the head of a line without parsing its body, and passes the bytes on as they are.
 
 mod delta;
 
@@ -30,7 +33,7 @@ const EXPECTED_BYTES_MAX: usize = 128 * 1024;
 /// What stands between the time and the text of a native event.
 const NATIVE_JOINT: &[u8] = b",\"event\":\"x-native\",\"native\":";
 
-/// Where a record's line lies in the outbox (with its `\n`).
+/// Where a record's line lies in the batch (with its `\n`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordSpan {
     pub seq: u64,
@@ -131,7 +134,7 @@ impl EventWriter {
         &self.records
     }
 
-    /// Hands over everything collected; the outbox is empty afterwards.
+    /// Hands over everything collected; the writer is empty afterwards.
     pub fn take(&mut self) -> EventBatch {
         self.expected_bytes = self.bytes.len().min(EXPECTED_BYTES_MAX);
         self.last_delta = None;

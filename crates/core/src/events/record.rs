@@ -1,5 +1,8 @@
 //! A stored record as views see it. The hub reads its head once, when it comes over the link; a record that is read
 //! back from a store is parsed here, without a JSON parser where it is spelled as we spell it.
+//!
+//! The fast way is only for our own spelling and only looks at the head. Any other spelling is read by the JSON
+//! parser and means the same.
 
 use std::borrow::Cow;
 

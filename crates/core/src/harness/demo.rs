@@ -1,5 +1,8 @@
 //! The demo agent: scripted, needs no program, no account and no model. A newcomer sees a living session, and
 //! tests get every kind of event on demand. The first word of a prompt picks the script.
+//!
+//! Its events come in the order of a real agent, and are the same for the same prompts and clock, so that tests can
+//! pin them.
 
 mod scripts;
 

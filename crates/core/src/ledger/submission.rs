@@ -131,7 +131,7 @@ impl From<LedgerRejection> for CodedError {
     }
 }
 
-/// A new command at the door.
+/// A new command, before it is decided what becomes of it.
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub token: SubmissionToken,

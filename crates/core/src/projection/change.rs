@@ -1,4 +1,7 @@
 //! What one event says of its session. Bodies are read here, once for all who want to know.
+//!
+//! Only the fields that lists, notifications and the state of offline sessions need are read; a body with other
+//! fields, or of a later version, still says what it can.
 
 use std::sync::Arc;
 

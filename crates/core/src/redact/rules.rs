@@ -1,4 +1,7 @@
 //! The shapes of secrets.
+//!
+//! What is missed is shown; what is found too much makes a log unreadable. So a shape must be one that only secrets
+//! have, and a name only counts where a value is assigned to it.
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -1,4 +1,7 @@
 //! The transitions: one agent event in, canonical events out.
+//!
+//! Agents are not trusted to be consistent. Every start gets its end and every end its start, whatever the agent left
+//! out, because clients and views build on pairs.
 
 mod tools;
 
@@ -130,6 +133,7 @@ impl Session {
     fn turn_settled(&mut self, now: i64, aborted: bool, out: &mut EventWriter) {
         // Messages first: whoever hears `agent.idle` must find the conversation complete.
         self.close_open_work(now, "The turn ended before the tool did", out);
+        // Whatever the agent accepted for this turn it has read by now: there is no later sign of it.
         self.accepted_are_read(now, out);
         let turn = self.turn.take().unwrap_or_default();
         let reason = turn.outcome(aborted);
@@ -266,17 +270,21 @@ impl Session {
         } else if self.turn.is_some() {
             self.set_phase(now, AgentPhase::Generating, None, out);
         }
+        // Last: views read the conversation anew on this, and must find the end of the compaction before it.
         if success {
             self.show_conversation_change(now, ConversationChange::Compacted, out);
         }
     }
 
     pub(super) fn queue_changed(&mut self, now: i64, queue: QueueState, out: &mut EventWriter) {
+        // While the queue is being changed by a person, what the agent reports of it is a half-way state.
         if let Some(emptying) = &mut self.emptying {
             emptying.last = Some(queue);
             return;
         }
         if self.memory.queue != queue {
+            // An agent names what waits by its text only. What is missing from the new list was read, or was taken
+            // back.
             let left = self.reads.left(now, &self.memory.queue, &queue);
             self.name_expanded(&queue);
             self.left_queue(now, left);

@@ -1,4 +1,7 @@
 //! Whole conversations: replaced by new, switch and fork; completed from the agent's own file.
+//!
+//! The agent's file is the authority on what was said, and our ids must come out the same whether a message was seen
+//! live or read from the file. So ids are made from role and time, in the order of the file.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,7 @@
 //! The agent's process: starting, ready, gone.
+//!
+//! An agent may end at any moment, and clients must never be left with something open. So `gone` closes messages,
+//! tools, questions and the turn, in this order, before it says how the agent ended.
 
 use std::collections::HashSet;
 

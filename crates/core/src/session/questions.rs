@@ -1,4 +1,8 @@
 //! Approvals: the questions an agent asks people. The first answer wins, everybody learns of it.
+//!
+//! A question has one of three sources: the agent, a gate in front of a service call, or the screen of a terminal.
+//! They differ in who hears the answer and in what an unclear answer means: at a gate everything that is not an
+//! approval is a denial.
 
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;

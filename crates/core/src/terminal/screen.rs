@@ -1,4 +1,7 @@
 //! The screen of a terminal: what somebody who comes later has to see.
+//!
+//! `vt100` does the drawing. What is ours is the order of work (read late), the scrollback as text that redraws
+//! itself, and those facts of a screen that the library does not tell and that have to be learned from a copy.
 
 use std::num::NonZeroU16;
 

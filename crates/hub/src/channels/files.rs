@@ -1,4 +1,7 @@
 //! `files`: each frame becomes one service command, its answer a frame in the words of the channel.
+//!
+//! The frames are those of an existing client of this channel, and keep its names. Nothing is decided here:
+//! permissions, confinement of paths and approvals are those of the service commands.
 
 mod watches;
 
@@ -153,6 +156,7 @@ fn canonical(command: &FilesCommand) -> (CommandName, JsonObject) {
         ),
         FilesCommand::Read { path, offset, length } => (
             CommandName::FsRead,
+            // Always base64: the channel does not say beforehand whether a file is text.
             json!({"path": path, "offset": offset, "length": length, "encoding": Encoding::Base64}),
         ),
         FilesCommand::Write { path, content, create_parents, expected_hash } => (

@@ -1,5 +1,8 @@
 //! `terminal`: a session whose program is a shell, seen as bytes. It is shared by whoever opens it, and goes on when
 //! they leave; each gets the screen first, and again whenever it could not keep up.
+//!
+//! Input and resizing are commands of the session like any other, so permissions and the audit log apply to them.
+//! Only the output has a form of its own: frames with bytes, made once for all watchers of a session.
 
 use std::sync::Arc;
 
@@ -269,6 +272,7 @@ impl TerminalJoin {
 
     fn follow(self, entry: Arc<SessionEntry>, snapshot: &TerminalSnapshot) {
         let mailbox = Arc::clone(&self.request.mailbox);
+        // What the snapshot shows already is skipped by its `seq`, or it would be printed twice.
         let view = SubscriberView::Terminal { seen: snapshot.seq };
         let subscription = Some(entry.ring.subscribe_as(view, Arc::clone(&mailbox)));
         let terminal_id = self.session_id.clone();

@@ -1,5 +1,8 @@
 //! The sessions a connection follows, and the reads it does for them: one at a time, and only while the
 //! client takes what it gets, so that a connection never holds more than one page.
+//!
+//! A generation number tells an attachment from earlier ones to the same session. Answers of reads and resyncs that
+//! were begun for an earlier one are recognised by it and dropped.
 
 use std::sync::Arc;
 
@@ -17,6 +20,7 @@ use crate::sessions::ring::{Subscription, TakenEvents};
 use crate::sessions::session::SessionEntry;
 
 /// One page of replayed records.
+/// Both bounds together keep a page small, whether its records are many or large.
 const REPLAY_ROWS_MAX: usize = 1000;
 const REPLAY_BYTES_MAX: usize = 256 << 10;
 /// A resync that failed is tried again after this.
@@ -78,6 +82,7 @@ impl MuxHandler {
                 break;
             }
             let before = context.send_queue.bytes();
+            // The ring has overwritten what this client did not take. It gets the state instead of the events.
             if attachment.subscription.take(context.send_queue) == TakenEvents::Lagged {
                 attachment.mode = AttachmentMode::Lagged;
                 has_progress = true;
@@ -109,6 +114,7 @@ impl MuxHandler {
                 | HubRead::AwayAttach { .. }
                 | HubRead::AwayState(_)
                 | HubRead::Bury { .. }
+                // Queued even when nothing runs: reads of one connection are answered in the order they were asked.
                 | HubRead::Search { .. } => self.jobs.push_back(StoreRead::Read(*command)),
             },
             ConnectionMail::Attached(attached) => self.on_attached(context, attached),
@@ -118,6 +124,7 @@ impl MuxHandler {
                 self.on_job_done(context, *done);
             }
             ConnectionMail::ResyncFailed { generation, is_session_gone } => {
+                // Asking again would never succeed, and the client learns of the deletion by its own event.
                 if is_session_gone {
                     self.attachments.retain(|attachment| attachment.generation != generation);
                 } else {
@@ -230,6 +237,7 @@ impl MuxHandler {
             return;
         }
         let Some(job) = self.jobs.pop_front() else { return };
+        // One at a time: pages of several sessions at once would be held in memory for one client.
         self.is_job_running = true;
         let (hub, mailbox) = (Arc::clone(context.hub), Arc::clone(context.mailbox));
         context.hub.tasks.spawn(async move {
@@ -246,6 +254,7 @@ impl MuxHandler {
         let Some(attachment) = self.attachment(generation) else { return };
         // Not `Lagged`, which would start the next attempt at once instead of after the pause.
         attachment.mode = AttachmentMode::Resyncing;
+        // Weak, so that a connection that ends meanwhile is not kept in memory by its own timer.
         let mailbox = Arc::downgrade(context.mailbox);
         tokio::spawn(async move {
             tokio::time::sleep(RESYNC_RETRY).await;

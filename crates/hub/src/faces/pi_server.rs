@@ -1,5 +1,8 @@
 //! The pi-server document (`specs/pi-server-protocol.md`) as a face of the hub: clients written for it talk to the
 //! same sessions as all others. The rules of admission are in `qd_core::view::pi_server`; here is what runs them.
+//!
+//! All commands of this face go through one state machine behind one lock (`pending`). A step of it only decides;
+//! what it decided is done after the lock is released, because doing it may finish a command and need the lock again.
 
 mod clients;
 mod commands;
@@ -104,6 +107,7 @@ impl PiServer {
     /// Waits until every command has its answer. Called when no new ones are taken.
     async fn when_idle(&self) {
         loop {
+            // Before the look, or the notice of a command that ends in between would be missed.
             let idle = self.idle.notified();
             if self.pending.lock().is_idle() {
                 return;

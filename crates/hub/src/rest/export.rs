@@ -1,5 +1,8 @@
 //! A whole conversation as a file to keep: from the hub's copy, so also while its runner is away, and page by page, so
 //! that neither side holds more than one.
+//!
+//! The answer has begun when something fails, so its status says nothing any more: an error breaks the stream off,
+//! and the browser reports a failed download instead of a short file.
 
 mod html;
 mod markdown;

@@ -1,4 +1,7 @@
 //! Files over HTTP: downloads and uploads of any size, page by page, so that neither side holds more than one.
+//!
+//! An upload goes to the runner in pieces under a name of its own, and the file appears with the last one. A body
+//! that breaks off is taken back, so that nothing half sent stays on the machine.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! People: who is here, who may be, and what changes when that does.
+//!
+//! Whatever takes something away from a person is stored first and then closes what that person has open, so that no
+//! connection outlives its right.
 
 use axum::Extension;
 use axum::body::Body;
@@ -170,6 +173,7 @@ async fn check_change(
     if !is_self || wanted.password.is_none() {
         return Ok(());
     }
+    // A stolen token must not become a login.
     principal.check_no_token("a token cannot change a password; log in with it")?;
     let current = wanted.current_password.clone();
     let current =

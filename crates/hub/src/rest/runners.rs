@@ -1,4 +1,7 @@
-//! How runners come, are listed and go: invites, joining, the link's door, new keys, revoking.
+//! How runners come, are listed and go: invites, joining, the link's route, new keys, revoking.
+//!
+//! A runner proves itself by a key that it made itself; the hub keeps only the hash. An invite code is used once and
+//! only for joining, so what is copied between two terminals opens nothing later.
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! Access tokens: those that people make for programs of theirs, and those by which the owner lets somebody else in
 //! under a name.
+//!
+//! A token never does more than its owner may: scopes only take away. And no token makes tokens, or one that was
+//! copied could outlive its end.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Query, State};

@@ -1,4 +1,7 @@
 //! What a record changes in the hub's own tables and lists. The only place that looks into bodies, beside `audit`.
+//!
+//! The store applies an effect in the same transaction as its record and only if the record is new, so a record that
+//! is sent again changes nothing twice.
 
 mod session_notes;
 

@@ -1,4 +1,7 @@
 //! Commands the hub answers from its own copies.
+//!
+//! A client's connection does them one at a time (`connection/attachments`), so that a client with many reads waits
+//! for itself and for nobody else.
 
 mod away;
 

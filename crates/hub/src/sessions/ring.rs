@@ -1,7 +1,11 @@
-//! The live events of one session, in the forms in which clients want them, kept as long as a subscriber has yet to take them and never beyond a bound.
+//! The live events of one session, in the forms in which clients want them, kept as long as a subscriber has yet to take
+//! them and never beyond a bound.
 //!
 //! When the bound is reached the publisher waits a moment for subscribers that keep up in general; one that does
 //! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it long.
+//!
+//! A chunk is shared and never copied for a subscriber; what differs between them is only their place. `waiting` of a
+//! chunk counts who has yet to take it, and a chunk goes when that is zero.
 
 mod coalesce;
 
@@ -221,6 +225,7 @@ impl Ring {
             state.seq = state.seq.max(seq);
         }
         let waiting = state.live;
+        // Nobody follows, which is the usual case of a session: nothing is kept.
         if waiting == 0 {
             return;
         }
@@ -232,6 +237,7 @@ impl Ring {
         state.published_bytes += bytes.len() as u64;
         let published_at = Instant::now();
         state.chunks.push_back(RingChunk { bytes, terminal, cost, begins_at, published_at, seq, waiting });
+        // One chunk always stays, however large: whoever keeps up must be able to take it.
         while state.bytes > self.bytes_max && state.chunks.len() > 1 {
             state.leave_behind(|_| true);
         }
@@ -369,6 +375,7 @@ impl Subscription {
 
     /// Moves chunks to `out` until it is full.
     pub(crate) fn take(&mut self, out: &mut ClientSendQueue) -> TakenEvents {
+        // Lowered before looking: what is published after the look raises it again, and nothing is missed.
         self.signal.ready.store(false, Ordering::Release);
         let ring = Arc::clone(&self.ring);
         let mut guard = ring.state.lock();
@@ -383,6 +390,7 @@ impl Subscription {
             ring.room.notify_one();
         }
         if let Some(ChunksBehind { from, chunks }) = behind {
+            // Not under the lock: it parses, and the publisher of the session would wait for it.
             let bytes = coalesce::coalesce(&chunks);
             out.push(bytes.clone());
             let to = from + chunks.len() as u64;

@@ -1,4 +1,8 @@
 //! A session followed through any number of reconnects.
+//!
+//! The cursor makes each record reach the caller once: what the server sends again is left out, a hole is asked for,
+//! and a message that was being written is caught up with from its snapshot. Only a hub of another version can make
+//! an event unreadable; then it is skipped, because waiting for it would never end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -130,6 +134,7 @@ impl Attachment {
         };
         let awaited = client.post(&request).await?;
         drop(client);
+        // Events before the answer belong to no subscription of ours.
         let answer = loop {
             let Some(frame) = frames.next().await else {
                 return Err(AttachError::Call(CallError::Closed(frames.close_reason())));
@@ -306,6 +311,8 @@ impl Attachment {
     }
 
     fn take_attach(&mut self, mut attach: AttachData) {
+        // Only an attach counts as success. A server that accepts connections and refuses attaches would be asked
+        // without pause.
         self.backoff.reset();
         self.refusals = 0;
         let due = self.cursor.take_attach(&mut attach);

@@ -1,4 +1,7 @@
 //! Opening a connection, and saying clearly why there is none.
+//!
+//! The kinds of failure are what callers decide by: whether trying again can help, whether a person has to log in,
+//! and whether this is a hub at all.
 
 use std::sync::Arc;
 use std::time::Duration;

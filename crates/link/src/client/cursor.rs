@@ -1,5 +1,8 @@
 //! What a client has seen of one session, so that a reconnect shows nothing twice and leaves nothing out.
 //! Pure: events in, verdicts out.
+//!
+//! Records are recognised by their number, deltas by the message's id and the offset, and messages of a snapshot by
+//! their id. The server may send more than was asked for; it never has to know what the client saw.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Frames between the reader and whoever takes them, and the calls that wait for answers.
+//!
+//! The bound is what slows the server down: the reader stops reading, the socket fills, and the hub notices a slow
+//! client. A call that waits is the exception, because its answer stands behind the frames that nobody takes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -28,7 +28,7 @@ pub(super) trait BlockSource: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Result<Bytes, String>> + Send;
 }
 
-/// Where blocks go. Each call makes progress within the link's patience or fails.
+/// Where blocks go. Each call makes progress within the link's stall timeout or fails.
 pub(super) trait BlockSink: Send + 'static {
     /// Takes a block; it may stay in a buffer until the next `flush`.
     fn feed(&mut self, block: Bytes, may_pack: bool) -> impl Future<Output = Result<(), WriteError>> + Send;

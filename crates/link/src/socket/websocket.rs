@@ -1,4 +1,8 @@
 //! Blocks on a WebSocket: a text message is one or more lines, a binary message a packed block.
+//!
+//! Whatever goes wrong becomes a sentence: the reason of a link's end is shown to people and logged on both sides. A
+//! peer that breaks a rule ends the link; it is never answered, because what it sends next cannot be trusted to be
+//! whole.
 
 use std::time::Duration;
 
@@ -19,7 +23,7 @@ use super::packing;
 use super::tasks::{BlockSink, BlockSource, CloseMessage, WriteError};
 use crate::socket::stall_timeout::StallTimeout;
 
-/// Longer messages are written in frames of this size: each must get through within the patience, so a long message
+/// Longer messages are written in frames of this size: each must get through within the stall timeout, so a long message
 /// on a slow line is not taken for a stuck one, and pings go between.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// A close frame holds at most 125 bytes, two of them the code.
@@ -75,6 +79,7 @@ where
                     return Err(format!("the other end sent a message of more than {bytes_max} bytes"));
                 }
                 Message::Text(text) if !text.is_empty() => return Ok(with_line_end(Bytes::from(text))),
+                // An older or a foreign peer may send one; on this link nobody has agreed on what it would mean.
                 Message::Binary(_) if !self.takes_packed => {
                     tracing::debug!("a binary message of the other end says nothing here");
                 }

@@ -1,4 +1,6 @@
 //! The arguments of `qd fs`, `qd git`, `qd bash`, `qd approvals` and `qd shims`.
+//!
+//! As in `arguments`, the doc comments are the help texts.
 
 use std::path::PathBuf;
 

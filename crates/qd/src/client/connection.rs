@@ -1,4 +1,7 @@
 //! Which server a command talks to, and the connection to it.
+//!
+//! A command works without a word about servers: the settings, the data directory and the runner's socket are tried
+//! in this order. Each fallback is told, so that nobody believes to talk to another server than it is.
 
 use qd_link::client::{AttachStart, Attachment, ConnectOptions, FrameQueue, MuxClient};
 use qd_link::tls::{Fingerprint, Trust};

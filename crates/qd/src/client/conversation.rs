@@ -1,5 +1,8 @@
 //! A session followed on a terminal: what happens is shown, questions are answered, lines and Ctrl-C are passed
 //! on. `qd run` and `qd attach` are this with different ends.
+//!
+//! One loop for all ways to watch: `qd run` (one prompt, then the end), `qd attach` (a person types) and a pipe. They
+//! differ only in when the loop ends and in whether lines are prompts.
 
 mod open_questions;
 mod stdin;
@@ -359,6 +362,8 @@ impl<'a> Conversation<'a> {
             }
             return;
         };
+        // The line was typed as an answer to a question that somebody else has answered since; it must not become a
+        // prompt.
         if let Some(text) = self.questions.take_overtaken(&line) {
             self.notice_text(&harmless(&text));
             return;
@@ -422,6 +427,7 @@ impl<'a> Conversation<'a> {
             }
             return;
         };
+        // Beside the loop: the answer to a prompt may take as long as its turn, and events must be shown meanwhile.
         self.calls.spawn(async move {
             let result = client.call(&request).await;
             (purpose, request, result)

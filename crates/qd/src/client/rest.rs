@@ -1,4 +1,7 @@
 //! Calls to the hub's REST interface, with errors for people.
+//!
+//! A refusal of the hub and a hub that cannot be reached are different things to a script (exit codes 1 and 3), so
+//! they are kept apart to the end.
 
 use qd_link::net::{Dial, TcpDial};
 use qd_link::rest::{self, Method, RestError};

@@ -1,5 +1,8 @@
 //! A program in a terminal, on this terminal: keys go to it as they are typed, what it writes is shown as it is, and
 //! its size follows the window. Detaching leaves it running.
+//!
+//! Both directions share one loop, because output must be shown while a pipe waits for the program to take its input.
+//! Whatever happens, the terminal of the person is put back in order at the end.
 
 mod keys;
 mod raw_mode;

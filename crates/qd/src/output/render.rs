@@ -1,4 +1,7 @@
 //! Events and messages as text for a terminal. Pure: what happened goes in, text comes out.
+//!
+//! Everything that an agent or a server wrote is made harmless here before it reaches a terminal: control characters
+//! could otherwise move the cursor, change titles or hide text.
 
 mod tool;
 

@@ -1,4 +1,8 @@
 //! `qd runner join`.
+//!
+//! The answer of the hub can be lost, and a machine must never end up with a key that the hub does not know, or the
+//! reverse. So the new key is on the disk before the hub is asked, beside the membership that counts until then; a
+//! repeated join uses the same key; and only a clear no brings the old state back.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -73,6 +77,7 @@ pub(super) async fn run(
             Err(refused(refusal, &membership.runner_id))
         }
         Ok(Err(refusal)) => Err(unanswered(refusal.into_error(), &before)),
+        // There was a connection, so the hub may have heard us: the attempt is kept.
         Err(error) if dial.has_reached() && error.kind != ErrorKind::Refused => {
             Err(unanswered(error, &before))
         }

@@ -1,4 +1,7 @@
 //! `qd runner start`: the runner of this machine, for a hub elsewhere.
+//!
+//! The runner keeps running whatever becomes of its link: a hub that is unreachable, restarted or that refuses it
+//! only changes what is reported here, once for each change.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The data directory: one server or runner at a time, readable by its owner only.
+//!
+//! The lock is the system's lock on an open file: it goes with the process, however that ends, and no stale lock file
+//! can keep a server from starting.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};

@@ -1,4 +1,7 @@
 //! Hub and runner in one process, joined by the in-memory link.
+//!
+//! A stop goes from the outside in: clients of the pi-server face are told first and their commands can end, then the
+//! runner stops its sessions while the hub still takes their records, and the hub goes last.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;

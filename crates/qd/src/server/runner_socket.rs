@@ -1,4 +1,7 @@
 //! Where the runner of this machine listens for local commands.
+//!
+//! The socket is a convenience, so a place that cannot be used is skipped and explained; only a place that a person
+//! has named must work.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;

@@ -1,4 +1,7 @@
 //! Reading the layers and putting them on top of each other.
+//!
+//! A value that is wrong is an error with its source (the file, the variable, the flag), never silently a default: a
+//! server that starts with other settings than its owner wrote is worse than one that does not start.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,6 +16,7 @@ use crate::error::{CliError, Result};
 
 const LISTEN_DEFAULT: &str = "127.0.0.1:7433";
 const RUNNER_ID_DEFAULT: &str = "local";
+// It stands in every event of its sessions and in addresses.
 const RUNNER_ID_BYTES_MAX: usize = 64;
 const MAX_SESSIONS_DEFAULT: u64 = 1000;
 const RUNNER_TIMEOUT_DEFAULT: u64 = 30;

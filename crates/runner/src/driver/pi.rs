@@ -1,4 +1,8 @@
 //! pi in RPC mode, 0.84.3 and newer.
+//!
+//! The driver owns the process and its output; `handle` writes to it. What pi's lines mean is `core/harness/pi`, what
+//! its commands are is `execute`; here is only what depends on the process being there: batches, the order of a line
+//! and its meaning, and how it ended.
 
 mod bridge;
 mod conversation_moves;
@@ -159,6 +163,7 @@ impl PiDriver {
         settings: &HarnessSettings,
         request: StartRequest,
     ) -> Result<Self, PiStartError> {
+        // First of all: an old pi fails later and in ways that name anything but its version.
         version::check(runner, settings).await?;
         let launched = launch::launch(runner, settings, &request).await?;
         let mut process = launched.process;
@@ -193,6 +198,7 @@ impl PiDriver {
                         events.extend(native(line));
                     }
                 }
+                // A line without end must not stop the session: it is reported, and the next line is read.
                 Some(Err(too_long)) => self
                     .outputs
                     .push(PiOutput::Malformed { error: too_long.to_string(), preview: String::new() }),
@@ -254,11 +260,13 @@ impl PiDriver {
             error.push_str(". Its last words:\n");
             error.push_str(&last_words.join("\n"));
         }
+        // Nobody else will answer these any more. The error is pi's last words, which mostly say why.
         self.waiting.fail_all(&error);
         AgentProgress::Gone { error }
     }
 
     async fn end(mut self, how: CloseMode) {
+        // Before the wait for the process: who waits for an answer need not wait for that as well.
         self.waiting.fail_all("The session was closed before the agent answered");
         let process = self.process;
         // pi ends by itself when its input ends; what it still prints must not block it.

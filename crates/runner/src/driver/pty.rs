@@ -1,4 +1,8 @@
 //! Programs in terminals: any program, watched as it is, typed into, resized and stopped.
+//!
+//! There is no protocol here: what is written is the output, what is typed is the input, and the screen is `core`'s.
+//! Reading has a task of its own (`reader`), because a program's last words must be read after it has ended; writing
+//! has one too (`input`), because a program that does not read must not block its session.
 
 mod input;
 mod launch;
@@ -41,6 +45,7 @@ const ROWS: u16 = 24;
 const TAKE_BYTES: usize = 128 * 1024;
 
 /// How long the end of a killed program is waited for when nobody wants to know how it ended.
+/// Longer than the guard takes to kill everything beneath it.
 const END_WAIT_MAX: Duration = Duration::from_secs(8);
 
 /// Why a program in a terminal does not do what agents do.
@@ -155,6 +160,7 @@ impl PtyDriver {
     async fn end(mut self) {
         self.handle.process.kill();
         self.messages.close();
+        // The reader waits until its pieces are taken, so it must be emptied before its end can be waited for.
         while self.messages.recv().await.is_some() {}
         if tokio::time::timeout(END_WAIT_MAX, self.handle.process.exited()).await.is_err() {
             tracing::error!(pid = self.handle.process.pid(), "a program's end was not reported in time");

@@ -1,4 +1,7 @@
 //! Clients at the runner's own socket: what they follow, and their queues.
+//!
+//! They get everything at once and independently of the hub. One that does not read is closed, for it can attach
+//! again and catch up from the spool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,4 +1,7 @@
 //! Files beneath a root: read, written, listed, moved and removed. Blocking functions, each for one call.
+//!
+//! Every path is opened by handle beneath the root (`root`), never by its name, so no function here can be led out of
+//! it by links or by directories that are exchanged meanwhile.
 
 mod change;
 mod entries;

@@ -1,4 +1,6 @@
 //! Facts about this machine: what runs here, what is installed, what the log says.
+//!
+//! Everything here is looked up when it is asked for: tools are installed and removed while a runner runs.
 
 pub(crate) mod bash;
 
@@ -19,6 +21,7 @@ use crate::session::RunnerContext;
 /// Programs the services need.
 const DEPENDENCIES: [&str; 2] = ["git", "bash"];
 
+// The defaults and bounds are the run document's.
 const LINES: u64 = 200;
 const LINES_MAX: u64 = 2000;
 const LOG_BYTES: u64 = 200_000;
@@ -42,6 +45,7 @@ pub(super) fn answer(shared: &RunnerContext, command: &Command) -> CallResult {
 }
 
 fn doctor(shared: &RunnerContext) -> HostInfoData {
+    // The document's hosts look programs up in this file first; clients of theirs ask for it.
     let path = shared.config.data_dir.join("bin-map.json");
     let found = std::fs::metadata(&path).ok();
     let mode = found.as_ref().map(|found| format!("{:o}", found.mode() & 0o777));

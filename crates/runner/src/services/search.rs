@@ -1,5 +1,8 @@
 //! Searching the contents of files with ripgrep's libraries. The query is data for a matcher, never an argument of a
 //! program. Directories are walked and files opened by handle beneath the root; links are not followed.
+//!
+//! Both the time and the size of a page are bounded, and a page that ends early says where to go on. So a search
+//! through a huge tree is many short calls, and can be given up between any two.
 
 mod hits;
 mod ignored;

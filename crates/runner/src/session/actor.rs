@@ -1,4 +1,9 @@
 //! The loop of a session.
+//!
+//! Everything that happens to a session (commands, what the agent prints, timers, results of work that was begun)
+//! arrives here one after the other, so no state of a session needs a lock. Whatever may take long is spawned, and
+//! its result comes back as a `SessionInput`. A round ends with one commit of all records it made; answers leave
+//! after that commit and never before.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -35,9 +40,11 @@ use crate::services::Services;
 use crate::submissions::Submissions;
 
 /// Inputs taken before the results are published.
+/// Enough that a burst shares one commit; few enough that the agent's output is looked at in between.
 const INPUTS_PER_ROUND_MAX: usize = 64;
 
 /// How long to wait before what has no record is saved again, after a failure.
+/// A store that fails is often a full disk; trying at every event would only fill the log.
 const SAVE_RETRY_MS: i64 = 5_000;
 
 /// What all sessions of a runner share.
@@ -142,6 +149,7 @@ impl SessionActor {
                 WakeReason::Input(None) => break,
                 WakeReason::Input(Some(input)) => {
                     self.take_inputs(input).await;
+                    // A key is answered with its echo in the same round: one commit and one delivery instead of two.
                     self.wait_for_echo(&mut events).await;
                 }
                 WakeReason::Agent(progress) => self.agent_progress(progress, &mut events).await,
@@ -175,12 +183,14 @@ impl SessionActor {
 
     /// Every command gets an answer, also one that came too late. Creations are handed back.
     async fn refuse_remaining_inputs(&mut self) -> Vec<IncomingCommand> {
+        // Closed first, so that nothing can arrive between the last look and the end of the task.
         self.mailbox.close();
         let mut creations = Vec::new();
         let error = CodedError::session_not_found(&self.session.identity().session_id);
         while let Ok(input) = self.mailbox.try_recv() {
             match input {
                 SessionInput::Command(incoming) if class_of(&incoming.cmd) == CommandClass::Create => {
+                    // The name is free again now: the runner makes a new session of these.
                     creations.push(*incoming)
                 }
                 SessionInput::Command(incoming) => self.refuse(&incoming, &error),
@@ -195,6 +205,7 @@ impl SessionActor {
 
     async fn wait(&mut self, events: &mut Vec<AgentEvent>, timer: &mut DeadlineTimer) -> WakeReason {
         let deadline = self.next_deadline();
+        // A program that is not read fills its terminal's buffer and waits, instead of our memory growing.
         let is_held_back = self.is_held_back();
         let driver = self.agent.driver.as_mut().filter(|_| !is_held_back);
         let agent = async {
@@ -213,6 +224,7 @@ impl SessionActor {
     pub(super) async fn take_inputs(&mut self, first: SessionInput) {
         let mut next = Some(first);
         for _ in 0..INPUTS_PER_ROUND_MAX {
+            // Effects are carried out after each input: the next command must see what the one before it has changed.
             let Some(input) = next.take() else { break };
             self.take_input(input).await;
             self.carry_out_effects().await;
@@ -237,6 +249,7 @@ impl SessionActor {
             SessionInput::Prepared { generation, result } => self.agent_prepared(generation, *result).await,
             SessionInput::WorktreeMade(result) => self.worktree_made(*result).await,
             SessionInput::Executed { token, result } => self.executed(token, *result),
+            // Answers of an agent that has been replaced meanwhile say nothing about the one that runs now.
             SessionInput::Probed { generation } => {
                 if generation == self.agent.generation {
                     self.agent.health.answered();
@@ -255,6 +268,7 @@ impl SessionActor {
                 let _ = answer.send(Box::new(self.session.state()));
             }
             SessionInput::Snapshot => self.resync().await,
+            // The hub may know higher numbers than a runner whose database is an older copy.
             SessionInput::HubHas(seq) => self.session.skip_to(seq),
             SessionInput::Service(input) => self.service(input).await,
             SessionInput::Shutdown(done) => {
@@ -271,6 +285,7 @@ impl SessionActor {
             if self.agent.state != AgentState::None {
                 self.stop_agent(qd_core::session::AgentEnd::Stopped).await;
             }
+        // It never became a session, so there is nothing to record; only the process must not stay behind.
         } else if let Some(driver) = self.agent.driver.take() {
             self.forget_agent();
             driver.close(CloseMode::Graceful).await;
@@ -304,6 +319,7 @@ impl SessionActor {
     /// Stores what changed without a record: what the hub has, what a kept input became, where the agent's file is.
     async fn save(&mut self) {
         let now = now_ms();
+        // Compared as a whole: a list of what to watch for would be forgotten when a field is added.
         let is_stored = self.publishing.stored.as_ref() == Some(self.session.memory());
         if !self.exists || self.finished || is_stored || now < self.publishing.save_after {
             return;

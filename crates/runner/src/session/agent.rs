@@ -1,4 +1,8 @@
 //! The agent of a session: started when needed, listened to, stopped.
+//!
+//! Starting takes two steps that both come back as inputs: `Started` (there is a process) and `Prepared` (it answers
+//! and has told about itself). In between the session may have been closed, so each step carries the generation of
+//! the agent it belongs to, and a late one is dropped.
 
 pub(crate) mod agent_state;
 mod idle_stop;
@@ -26,7 +30,8 @@ use crate::clock::now_ms;
 use crate::driver::{self, AgentProgress, Driver, StartRequest};
 use crate::process::CloseMode;
 
-/// Events kept from before the session is ready.
+/// Events kept from before the session is ready. What is more is dropped: a flood must not fill memory for a session
+/// that may never exist.
 const EARLY_EVENTS_MAX: usize = 1024;
 
 impl SessionActor {
@@ -71,6 +76,7 @@ impl SessionActor {
             let permit = match hurry {
                 None => None,
                 Some(hurry) => tokio::select! {
+                    // A person who needs the session now goes before its turn in the line of those that resume.
                     biased;
                     word = hurry => match word {
                         Ok(()) => None,
@@ -116,6 +122,8 @@ impl SessionActor {
                 self.watch_process();
                 self.spawn_input(async move {
                     let result = Box::new(handle.prepare().await);
+                    // Held until the agent is prepared: preparing is what costs the machine when many come up at
+                    // once.
                     drop(permit);
                     SessionInput::Prepared { generation, result }
                 });
@@ -136,6 +144,7 @@ impl SessionActor {
                 return self.try_without_bridge(error).await;
             }
         };
+        // A program in a terminal has no conversation to read, so it is up as soon as it runs.
         if let Some(start) = self.agent.driver.as_ref().and_then(|driver| driver.run_start()).cloned() {
             return self.run_prepared(start);
         }
@@ -159,6 +168,7 @@ impl SessionActor {
         self.agent.state = AgentState::Ready;
         self.session.ready(now_ms(), resumed, up, &known, &mut self.out);
         self.update_branch();
+        // Only now do these have a session whose numbers they can take.
         for event in std::mem::take(&mut self.agent.early) {
             self.session.agent_event(now_ms(), event, &mut self.out);
         }
@@ -167,6 +177,7 @@ impl SessionActor {
             self.session.title_changed(now_ms(), title, &mut self.out);
         }
         self.agent.health.ready(now_ms());
+        // Last of all: this releases the commands that waited, and they must find everything above in place.
         self.notify_queue(QueueInput::AgentReady);
     }
 
@@ -179,6 +190,7 @@ impl SessionActor {
         self.agent.bridge = false;
         tracing::warn!(message);
         self.start_agent();
+        // Said when the session is ready: before that, a failed start would leave no one to read it.
         self.agent.early.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
     }
 
@@ -224,6 +236,7 @@ impl SessionActor {
     /// Refuses what waits for an agent that will not come. A session that never came up leaves nothing behind but
     /// these answers.
     pub(super) fn refuse_waiting(&mut self, error: &CodedError) {
+        // Where no session comes to be, commands that wait for nothing but their lane are refused too.
         let with_lanes = !self.exists;
         self.notify_queue(QueueInput::RefuseWaiting { error: error.clone(), with_lanes });
         self.carry_out_answers();
@@ -257,6 +270,8 @@ impl SessionActor {
                 self.session.agent_event(now, event, &mut self.out);
             }
             self.refuse_questions();
+            // A question that came after the abort was sent: the agent waits for its answer and would never see the
+            // abort.
             if self.commands.queue().is_aborting() {
                 self.cancel_questions();
             }

@@ -1,4 +1,8 @@
 //! What each command does.
+//!
+//! A command comes here when the command queue says that it is its turn. It ends in exactly one `finish`, either at
+//! once or when the agent's answer comes back as an input; until then it waits in `PendingCommands`. What reaches
+//! whom in which order is decided here or in the queue and never in a spawned task.
 
 pub(crate) mod admission;
 pub(crate) mod pending_commands;
@@ -48,9 +52,12 @@ impl SessionActor {
             Command::RunStdin(_) | Command::RunResize(_) | Command::RunStop(_) | Command::RunScreen(_) => {
                 self.run_command(admitted).await;
             }
+            // These arms stand before those for agents: clients of a program in a terminal may use an agent's
+            // commands for it.
             Command::Prompt(_) | Command::Steer(_) | Command::FollowUp(_) if self.is_run() => {
                 self.prompt_run(admitted);
             }
+            // Ctrl-C is what a person would press; the program decides whether it ends.
             Command::Abort(_) if self.is_run() => {
                 self.run_stop(admitted, &RunStopParams { signal: Some(RunSignal::Int), actor: None });
             }
@@ -68,6 +75,7 @@ impl SessionActor {
                 let error = ErrorCode::Unsupported.with("Delegation is not available on this runner yet");
                 self.finish(admitted, Err(error.into()));
             }
+            // The hub answers these itself. One that comes anyhow is from a local client or a newer hub, and is told.
             Command::SessionDetach(_)
             | Command::GetMessages(_)
             | Command::ListSessions(_)
@@ -110,9 +118,11 @@ impl SessionActor {
         }
         match (self.agent.state, self.session.status()) {
             (AgentState::Ready, _) => {}
+            // Closing is a decision of a person; a prompt does not undo it, only `session.restart` does.
             (AgentState::None, SessionStatus::Closed) => {
                 return self.finish(admitted, Err(self.closed().into()));
             }
+            // Starting an agent in order to abort it would be absurd.
             (AgentState::None, _) if is_abort(&admitted.command) => {
                 return self.finish(admitted, Err(self.not_running().into()));
             }
@@ -121,6 +131,7 @@ impl SessionActor {
         if let Err(error) = self.admit_provider_call(admitted.token(), &admitted.command) {
             return self.finish(admitted, Err(error.into()));
         }
+        // Prompts go through the queue machine, which gives the agent one at a time; anything else may overtake them.
         if admitted.command.spec().is_input() {
             self.enqueue_prompt(admitted);
         } else {
@@ -184,6 +195,7 @@ impl SessionActor {
         }
         let Some(admitted) = self.commands.take(token) else { return };
         match work {
+            // Whether a turn began in between decides to which message the answer belongs.
             AgentWork::Prompt { turns_before } => self.prompt_answered(admitted, turns_before, result),
             AgentWork::QueueEdit => self.queue_given_back(admitted, result),
             AgentWork::Request | AgentWork::Abort | AgentWork::Start | AgentWork::Delivery { .. } => {
@@ -198,6 +210,8 @@ impl SessionActor {
         if result.is_ok() {
             self.call_succeeded(token, &admitted.command);
         }
+        // Effects become events before the answer is written, so that a client that has the answer has the events
+        // too.
         let result = result.map(|executed| {
             executed.effects.into_iter().for_each(|effect| self.apply(effect));
             executed.data
@@ -230,6 +244,7 @@ impl SessionActor {
     }
 
     fn create(&mut self, admitted: AdmittedCommand) {
+        // The second creation of a name may come while the first is still starting its agent.
         if self.exists || self.commands.queue().is_agent_awaited() {
             let error = ErrorCode::SessionExists.with(format!(
                 "Session '{}' already exists; session.attach joins it",
@@ -255,6 +270,7 @@ impl SessionActor {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
         }
         if self.is_answer_hidden() {
+            // Before the answer is recorded, which would keep what was typed.
             self.session.mark_secret(&params.request_id);
         }
         let now = now_ms();
@@ -314,6 +330,7 @@ impl SessionActor {
             }
         }
         let incoming = &admitted.incoming;
+        // Who may skip the gate could have made the call without asking, so approving one's own loses nothing.
         let may_skip = self.shared.config.services.skips_gate(incoming.rights);
         let asker = self.session.gate_let_through(params).and_then(|details| details.principal.as_deref());
         // A foreign server has one name for all its people, and sees to it itself who of them approves.

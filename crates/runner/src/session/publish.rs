@@ -1,4 +1,8 @@
 //! Persist, then announce.
+//!
+//! A round of the session ends here: its records, the answers to commands, and what changed of its row go to the
+//! store in one commit, and only then to the hub and to local clients. So nobody ever sees what a crash could take
+//! back. While the store fails the session stands still, but every command is answered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,6 +102,7 @@ impl SessionActor {
         let mut round = self.out.take();
         let block = Bytes::from(std::mem::take(&mut round.bytes));
         let stored_version = self.publishing.stored.as_ref().map_or(0, |stored| stored.version);
+        // A mutation without a record changes the version too, and a client may ask for it after a crash.
         let has_new_version = self.exists && self.session.memory().version != stored_version;
         let mut is_answered = false;
         if !round.records.is_empty() || self.publishing.has_rows() || has_new_version {
@@ -126,6 +131,7 @@ impl SessionActor {
         for (token, outcome) in self.publishing.settled.drain(..) {
             self.shared.submissions.finish(now_ms(), token, &outcome);
         }
+        // After the commit, like everything else: a call must not run on an approval that a crash could forget.
         self.deliver_gate_answers();
     }
 

@@ -1,4 +1,7 @@
 //! A program in a terminal: what it writes, what is on its screen, and what its screen asks.
+//!
+//! The screen is kept as unread text and drawn only when somebody looks, or when the program has been quiet for a
+//! moment and may be asking something.
 
 mod ending;
 pub(crate) mod input;
@@ -72,6 +75,7 @@ impl TerminalRun {
         self.is_secret_asked = false;
         self.line = TypedLine::default();
         if let Some(mut screen) = self.screen.take() {
+            // The number is filled in when somebody asks: records may still follow the end of the program.
             let mut snapshot = screen.snapshot(0);
             snapshot.scrollback.shrink_to_fit();
             snapshot.screen.shrink_to_fit();
@@ -131,6 +135,7 @@ impl SessionActor {
         for text in texts {
             self.session.run_output(now, &text, &mut self.out);
             if let Some(screen) = &mut self.run.screen {
+                // Not drawn here: most output is never looked at.
                 screen.push(&text);
             }
         }
@@ -140,6 +145,7 @@ impl SessionActor {
     /// Something happened in the terminal: it is not idle, and what it asks shows when it is quiet again.
     pub(super) fn run_active(&mut self, now: i64) {
         self.run.active_at = now;
+        // Kept from the first change on, so that a program that is never quiet cannot put off the look for ever.
         let unseen_since = *self.run.unseen_since.get_or_insert(now);
         let at_quiet = now + QUIET_MS;
         let is_asked = self.session.is_screen_asking();
@@ -169,6 +175,7 @@ impl SessionActor {
 
     pub(super) fn run_resize(&mut self, admitted: AdmittedCommand, params: RunResizeParams) {
         let RunResizeParams { cols, rows } = params;
+        // The terminal first: what the program then draws is recorded after the new size.
         let resized = self.run_handle().and_then(|handle| handle.resize(cols, rows));
         if let Err(error) = resized {
             return self.finish(admitted, Err(AgentFailure::refused(error)));
@@ -230,6 +237,7 @@ impl SessionActor {
         if let Some(last) = &self.run.last_screen {
             return TerminalSnapshot { seq, ..(**last).clone() };
         }
+        // This runner has not seen the program run: its output is only in the store.
         if self.run.screen.is_none() {
             let (cols, rows) =
                 self.session.run_state().map_or((80, 24), |run| (run.cols.max(2), run.rows.max(1)));
@@ -259,6 +267,7 @@ impl SessionActor {
 
     /// A terminal that nobody uses ends.
     fn terminal_idle_at(&self) -> Option<i64> {
+        // A run that somebody started is never ended for being idle: it may work in silence for hours.
         let is_open = self.config.harness == TERMINAL_HARNESS && self.agent.state == AgentState::Ready;
         let limit = self.shared.config.runs.terminal_idle.filter(|_| is_open)?;
         self.run.active_at.checked_add(i64::try_from(limit.as_millis()).ok()?)
@@ -287,6 +296,7 @@ impl SessionActor {
     pub(super) fn update_screen_question(&mut self, now: i64) {
         self.run.look_at = None;
         self.run.unseen_since = None;
+        // It reads files of the repository, so not at every look.
         if now >= self.run.branch_at + BRANCH_MS {
             self.run.branch_at = now;
             self.update_branch();

@@ -1,4 +1,7 @@
 //! A session in the store: written with every commit, read after a restart.
+//!
+//! The row holds what records do not say: the configuration, the agent's own names, inputs that no agent has read.
+//! Fields are only added to its JSON, and a row of an older version is read with defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -197,7 +200,8 @@ pub(crate) fn restore(
     Ok(RestoredSession { session, config, created_at, stored, was_working, may_resume, open_questions })
 }
 
-/// Whether a client may name this directory for a new session; the words are those of the pi-server document.
+/// Whether a client may name this directory for a new session. What has no code of its own is in the words of the
+/// pi-server document, whose clients compare them.
 fn check_cwd(cwd: &str) -> Result<(), CodedError> {
     const CHARACTERS_MAX: usize = 4096;
     if cwd.trim().is_empty() {

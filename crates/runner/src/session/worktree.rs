@@ -1,4 +1,8 @@
 //! The directory of a session: a worktree made for it where it wants one, and what is checked out there.
+//!
+//! Making a worktree can take long, so it is done beside the session, and the agent starts when it is there. If the
+//! session never comes to be, the worktree and its branch are taken away again; once the session exists they are the
+//! user's.
 
 use std::path::Path;
 
@@ -49,6 +53,7 @@ impl SessionActor {
             Ok(worktree) if !self.commands.queue().is_agent_awaited() => worktree.undo().await,
             Ok(worktree) => {
                 let (cwd, state) = (worktree.cwd(), worktree.state());
+                // From here on the session is configured as if it had named this directory, also for its next start.
                 self.config.cwd = Some(cwd.clone());
                 if let Some(config) = &mut self.config.worktree {
                     config.branch = Some(state.branch.clone());

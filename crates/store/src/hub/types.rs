@@ -1,5 +1,7 @@
 //! The rows and questions of the hub's store, in terms that every backend can keep. They are plain data: what the JSON
 //! in them means, and whether a change is allowed, is decided by the hub.
+//!
+//! No type of a backend appears here. Fields whose names end in `_json` are kept by every backend as they are.
 
 use std::borrow::Cow;
 use std::sync::Arc;

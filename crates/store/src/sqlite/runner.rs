@@ -1,5 +1,8 @@
 //! `runner.db`: what a runner must not forget. Its sessions, the spool of records the hub has not acked,
 //! a tail of those it has, outcomes, the index of message ids, open approvals, and which inputs were taken.
+//!
+//! What a runner has acknowledged to anybody is in here first. It survives a kill at any moment; after a power cut it
+//! is as old as the last sync, and never torn.
 
 mod ack;
 mod inputs;

@@ -1,4 +1,6 @@
 //! People: roles, permissions, accounts, logins, and hosts that others run. Bodies of the REST calls about them.
+//!
+//! The one table of what a role may do is `Role::permissions`. A token's scopes can only take away from it.
 
 use serde::Deserialize;
 

@@ -1,4 +1,7 @@
 //! Part 5: the lines between runner and hub.
+//!
+//! Both ends may be of different versions: fields are only added, lines that one end does not know are skipped, and
+//! blocks are packed only after both have said that they can.
 
 use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};

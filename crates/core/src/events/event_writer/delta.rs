@@ -26,7 +26,7 @@ pub struct Delta<'a> {
 #[derive(Debug)]
 pub(super) struct LastDelta {
     event: &'static str,
-    /// Where its line lies in the outbox.
+    /// Where its line lies in the batch.
     line: Range<usize>,
     message_id: Range<usize>,
     tool_call_id: Option<Range<usize>>,

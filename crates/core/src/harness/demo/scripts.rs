@@ -1,4 +1,7 @@
 //! What the demo agent can do, step by step.
+//!
+//! A script is compiled into events and pauses, so that the machine only has to give out what is due.
+//! A new script is a row of `SCRIPTS`.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,7 @@
 //! Lines of pi to events of an agent.
+//!
+//! A line that cannot be read is reported and skipped: the next one is whole again. What pi says in a form that
+//! nobody knows is passed on under `x-pi.`, so that a newer pi loses nothing.
 
 use std::borrow::Cow;
 

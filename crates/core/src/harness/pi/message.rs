@@ -1,4 +1,7 @@
 //! pi's `AgentMessage` to a message of ours.
+//!
+//! pi has more roles than we do. The others (custom messages, shell commands of a person, summaries) become one of
+//! ours, and `metadata` says what they were, so that an app that knows pi can show them as pi does.
 
 use qd_wire::JsonObject;
 use qd_wire::message::{KnownPart, MediaSource, OtherPart, Part, Role, StopReason, ToolStatus, Usage};

@@ -1,4 +1,7 @@
 //! Everything pi says that is neither a delta, a reply nor an extension's wish.
+//!
+//! Each function reads one line. Only what the session cannot do without is required of it; everything else has a
+//! default, because a line that cannot be read is lost whole, and pi adds and drops fields between versions.
 
 use qd_wire::JsonObject;
 use qd_wire::data::QueueState;
@@ -267,12 +270,14 @@ pub(super) fn compaction_end(line: &[u8], out: &mut Vec<PiOutput>) -> LineResult
     let end: End = serde_json::from_slice(line)?;
     // There is no field for it: a compaction succeeded if it has a result and nothing speaks against it.
     let success = end.result.is_some() && !end.aborted && end.error_message.is_none();
+    // An abort has no words of pi's, and an end without success must say why.
     let error = match (end.error_message, end.aborted) {
         (None, true) => Some("compaction was aborted".to_owned()),
         (message, _) => message,
     };
     let (summary, tokens_before) =
         end.result.map_or((None, None), |outcome| (outcome.summary, outcome.tokens_before.map(whole)));
+    // A failed summary speaks against the provider, an abort does not; the breakers need the difference.
     let summary_failed = error.as_deref().is_some_and(is_failed_summary);
     let will_retry = end.will_retry;
     push(

@@ -1,4 +1,7 @@
 //! The data of pi's replies to the data of ours. Whatever pi leaves out is absent or zero, never an error.
+//!
+//! A reply is the answer to one request, so a missing field must not fail the command it is for. Older versions of pi
+//! leave out what newer ones say.
 
 use qd_wire::data::{
     CommandsData, ForkPoint, ForkPointsData, ModelInfo, ModelRef, ModelsData, QueueState, SlashCommand,

@@ -62,7 +62,7 @@ impl Default for AdmissionLimits {
     }
 }
 
-/// A validated command at the door.
+/// A validated command that asks for admission.
 #[derive(Debug, Clone)]
 pub struct PiServerSubmission {
     /// Increasing.

@@ -1,4 +1,6 @@
 //! What the server says to one app: answers to its calls, and errors.
+//!
+//! Only what the document names is reshaped; everything else of our answer goes along beside it.
 
 use qd_wire::data::{RunnerSessionsData, SessionState, SessionStatus};
 use qd_wire::run_protocol::{ErrorData, ResponseData, TypeSpec};

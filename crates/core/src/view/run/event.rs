@@ -90,6 +90,8 @@ pub fn show(kind: SessionKind, record: &Record<'_>, each: &mut dyn FnMut(ShownEv
 /// The document's name of a record that is passed on as it is.
 fn passed(event: &str) -> Option<&'static str> {
     Some(match event {
+        // The names are spelled out on both sides: what is passed on must be a name of the document, however ours may
+        // change.
         "run.output" => "run.output",
         "run.started" => "run.started",
         "run.resized" => "run.resized",
@@ -112,10 +114,12 @@ fn show_typed(kind: SessionKind, record: &Record<'_>, event: Event, each: &mut d
             let data = PermissionDecidedData { request_id, decision, actor, by: user_id };
             write(numbered("run.permission_decided"), record, &data, each);
         }
+        // The document has no event for an error; its own hosts print it.
         Event::AgentError { error, .. } => {
             write(numbered("run.output"), record, &output("stderr", &error), each);
         }
         Event::SessionCreated { harness, cwd, .. } => created(record, &harness, cwd, each),
+        // Apps wait for the end of a run; to them a session that was closed has ended without a failure.
         Event::SessionClosed { .. } => {
             write(numbered("run.exited"), record, &ExitedData { exit_code: 0, signal: None }, each);
         }
@@ -206,6 +210,7 @@ fn tool_ended(
 
 fn message_ended(record: &Record<'_>, message: &Message, each: &mut dyn FnMut(ShownEvent<'_>)) {
     let text = said(message);
+    // A message of tool calls or pictures alone is nothing that a terminal would show.
     if text.is_empty() {
         return;
     }
@@ -317,6 +322,7 @@ fn permission(
     metadata: Option<&Value>,
 ) -> (PermissionRequestedData, PermissionSource) {
     data.reason = AwaitingReason::Permission;
+    // Agents put what they like into the metadata; only a gate or a screen of ours says where it is from.
     let is_ours = metadata.is_some_and(|metadata| metadata.get("source").is_some());
     let details = metadata
         .filter(|_| is_ours)

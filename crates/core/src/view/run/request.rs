@@ -1,4 +1,7 @@
 //! A message of an app: a canonical command, something the server does itself, or an error.
+//!
+//! A message that cannot be read is answered with as much of its identity as could be read (`request_id`, `run_id`),
+//! so that its sender knows what was refused.
 
 mod commands;
 mod fields;

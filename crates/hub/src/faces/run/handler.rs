@@ -1,5 +1,8 @@
 //! One app's connection in the run protocol: subscriptions, commands, and pages of the log for an app that is behind.
 //! Translating is the work of `core/view/run`; here is only what needs a connection, the hub or the store.
+//!
+//! An app follows all runs through one feed. One that falls behind does not hold the feed back: it reads what it
+//! missed from the log, a page at a time, and joins the feed again where the pages end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +27,7 @@ use crate::connection::{ConnectionHandler, ConnectionMail, HandlerContext, Mailb
 use crate::hub::Hub;
 
 /// One page of the log.
+/// Both bounds together keep one page small, whether a run has many tiny records or a few large ones.
 const PAGE_ROWS_MAX: usize = 1000;
 const PAGE_BYTES_MAX: usize = 256 << 10;
 /// A page that could not be read is tried again after this.
@@ -225,6 +229,7 @@ impl ConnectionHandler for AppHandler {
         }
     }
 
+    // After each piece of mail, because an answer that was sent or a page that was read may have made room.
     fn after_mail(&mut self, context: &mut HandlerContext<'_>) {
         self.start_reading(context);
     }
@@ -233,6 +238,7 @@ impl ConnectionHandler for AppHandler {
 impl Drop for AppHandler {
     fn drop(&mut self) {
         self.hub.faces.run.connections.remove(self.number);
+        // Collected before any is cancelled: cancelling answers, and the answer takes the same lock.
         let open: Vec<u64> = self.calls.state.lock().open.drain().filter_map(|(_, number)| number).collect();
         open.into_iter().for_each(|number| cancel_asked(&self.hub, number));
     }

@@ -1,4 +1,6 @@
 //! The routes of the document, with its words for what goes wrong.
+//!
+//! Apps of the document compare these words, so they stay as they are; our own routes have codes.
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! An export as one HTML file that needs nothing else: no script, no address of others. Whatever an agent has written is
 //! text in it.
+//!
+//! The page carries its own content security policy as well: the file is opened from a disk, where no server's header
+//! protects it.
 
 use std::fmt::{self, Write};
 
@@ -97,6 +100,7 @@ fn part(out: &mut String, part: &Part, is_error: bool) {
             let is_bad = *is_bad || is_error;
             folded(out, if is_bad { "Failed" } else { "Result" }, &text, is_bad);
         }
+        // Only images that are in the message: fetching one would tell its host who reads the file.
         KnownPart::Image { source, alt, .. } => match image(source) {
             Some((mime, data)) => {
                 let alt = Escaped(alt.as_deref().unwrap_or("Image"));
@@ -190,6 +194,7 @@ impl fmt::Display for Escaped<'_> {
                 '\'' => out.write_str("&#39;")?,
                 '\n' | '\t' => out.write_char(letter)?,
                 '\r' => {}
+                // Letters that turn the direction of text can make code look like other code.
                 _ if is_tricky(letter) => write!(out, "[U+{:04X}]", u32::from(letter))?,
                 _ if letter.is_control() => out.write_char('\u{fffd}')?,
                 _ => out.write_char(letter)?,

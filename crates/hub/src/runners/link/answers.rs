@@ -1,4 +1,8 @@
 //! A runner's answers on their way to the clients that asked.
+//!
+//! An answer that depends on records waits behind them in the commit queue. So a client that is told of success can
+//! read what the success produced. The hub reads of an answer only what it must know; its text is passed on as the
+//! runner wrote it.
 
 use std::sync::Arc;
 
@@ -62,6 +66,7 @@ impl RunnerAnswer {
     /// Whether what the hub does with this answer depends on the records before it.
     pub(super) fn needs_store(&self) -> bool {
         match self.pending.kind {
+            // A refusal depends on nothing and must not wait for a store that fails.
             PendingKind::Attach { .. } | PendingKind::Create | PendingKind::InOrder => self.success,
             PendingKind::Resync { .. } | PendingKind::ResyncAll => true,
             PendingKind::Delete => self.deletes(),
@@ -207,10 +212,12 @@ impl RunnerAnswer {
         let session_id = session_id.or_else(|| reply.session_id.as_deref().map(str::to_owned));
         let Some(session_id) = session_id else { return self.attach_unreadable(hub) };
 
+        // A create without a name learns the session's id only here.
         let entry = match entry.filter(|entry| *entry.id == *session_id) {
             Some(entry) => Arc::clone(entry),
             None => hub.session_or_new(&session_id, &self.pending.runner_id),
         };
+        // A runner cannot take over a name that belongs to another machine.
         if entry.runner_id != self.pending.runner_id {
             let error = belongs_to(&session_id, &entry.runner_id);
             tracing::warn!(runner = %self.pending.runner_id, %error, "an answer about another's session is refused");
@@ -278,6 +285,8 @@ impl RunnerAnswer {
         // They have every record up to here: nothing is left to replay.
         let mut text = resync_text(&entry.id, &entry.runner_id, body.ts, data.get(), (head.seq, head.seq));
         text.push(b'}');
+        // Once for all of them, through the ring like every event; asking for each follower would cost an answer
+        // each.
         entry.ring.publish(frame::text(&text), None);
     }
 

@@ -1,4 +1,7 @@
 //! A block of link lines, taken apart: frames of each session in one piece, answers between them in order.
+//!
+//! This is on the path of every delta, so a line is read only as far as its head, and frames are built by copying
+//! bytes. What a record means for lists and tables is read in `sessions/effects`, once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

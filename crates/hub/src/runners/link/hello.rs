@@ -1,4 +1,7 @@
 //! A runner's hello: who it is, what it has, and what it is told.
+//!
+//! A hello decides between two accounts of the same sessions: the runner's and the hub's. The runner is right about
+//! what exists and how it stands; the hub is right about what is committed and what was deleted by people.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,6 +40,7 @@ impl LinkReader {
         // The order of the steps below matters: each one makes true what the next relies on.
         self.check_hello(&hello)?;
         let runner = self.hub.runner_or_new(&self.identity.runner_id);
+        // Before anything can fail: `end` has to undo the claim.
         self.runner = Some(Arc::clone(&runner));
         if let Some(old) = runner.claim(&self.link) {
             tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a newer connection replaces an old one");
@@ -64,7 +68,7 @@ impl LinkReader {
         if !runner.open(&self.link, &hello) {
             return Err(LinkEnded);
         }
-        // Who buries a session from now on sees the link; who did so since the welcome did not.
+        // Who deletes a session from now on sees the link; who did so since the welcome did not.
         order_deletions(&self.hub, &runner.id, &self.link);
         runner.note_seen();
         tracing::info!(runner = %runner.id, peer = %self.identity.peer, "a runner has come");
@@ -100,6 +104,7 @@ impl LinkReader {
         let runner_id = Arc::clone(&self.identity.runner_id);
         // A session the runner does not name is one it has lost: its history stays, and it can be deleted.
         for entry in self.hub.sessions_of(&runner_id) {
+            // Taken back below for those that the hello names.
             entry.is_orphan.store(true, Ordering::Relaxed);
             if entry.status() != SessionStatus::Closed {
                 entry.set_status(SessionStatus::Dormant);
@@ -114,6 +119,7 @@ impl LinkReader {
                 continue;
             }
             let deleted_on = self.hub.deleted_on(&session.session_id);
+            // It was deleted while this runner was away: it is told so after the welcome.
             if deleted_on.as_ref() == Some(&runner_id) {
                 continue;
             }

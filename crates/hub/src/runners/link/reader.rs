@@ -1,4 +1,8 @@
 //! Reads a runner's lines. What needs no commit, and follows nothing that does, is published at once.
+//!
+//! The order of the stream is kept per session: as soon as one step of a session waits for a commit, all that follow
+//! it queue behind. What needs no commit (deltas, progress) is published from here at once, which is the fast path of
+//! everything a person watches.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,6 +94,7 @@ impl LinkReader {
     /// The next block. A runner that is silent for too long is shown as unhealthy while we wait.
     async fn next(&self, receiver: &mut LinkReceiver, hello_by: Instant) -> Option<Bytes> {
         let Some(runner) = &self.runner else { return self.before_hello(receiver, hello_by).await };
+        // Without a timer while blocks are waiting: a timer for each would cost more than reading it.
         if let Some(block) = receiver.try_recv() {
             return Some(block);
         }
@@ -276,6 +281,7 @@ impl LinkReader {
             self.progress(line);
             return Ok(());
         }
+        // An unknown line is a newer runner's, and skipping it is safe; a known one that cannot be read is an error.
         let known = ["runner.hello", "runner.heartbeat", "runner.rekey"];
         if !known.contains(&kind) {
             tracing::debug!(kind, "a line of the runner that this version does not know");
@@ -315,6 +321,7 @@ impl LinkReader {
         let Some(runner) = &self.runner else { return };
         runner.note_heartbeat(heartbeat);
         let now = now_ms();
+        // Heartbeats are frequent and the stored time is for people; it need not be exact.
         let Some(note) = self.note.as_mut().filter(|note| now - note.seen_at >= NOTE_INTERVAL_MS) else {
             return;
         };

@@ -1,4 +1,7 @@
 //! The open questions of a session, in the order they came. Returns the texts to show.
+//!
+//! What a person types belongs to the question on the screen. If that ends while they type, the line is neither an
+//! answer to the next question nor a prompt: they are told and can type again.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,7 @@
 //! The way from the tools to the runner: one connection, made again when it was lost.
+//!
+//! An agent uses these tools, so nothing that it sends may decide whom it acts for: the session is fixed when the
+//! program starts, and the actor is always `agent`.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

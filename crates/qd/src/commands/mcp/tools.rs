@@ -1,4 +1,7 @@
 //! The tools, their schemas, and how answers read.
+//!
+//! A tool is one command of the runner and a row of this table. Descriptions and results are read by a model: they
+//! are short, and what is missing from a result is said in it.
 
 use qd_wire::service::{
     BashData, FsListData, FsReadData, FsSearchData, FsWriteData, GitDiffData, GitStatusData,

@@ -1,4 +1,7 @@
 //! `qd fs`.
+//!
+//! Reading and listing go page by page and uploads piece by piece, so nothing here depends on the size of a file. A
+//! download appears under its name only when it is whole.
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! `qd run`.
+//!
+//! The session is created with a key, so that a connection that breaks after the request does not leave a second
+//! session behind.
 
 use std::path::{Path, PathBuf};
 
@@ -152,6 +155,7 @@ struct SessionPlacement {
 
 /// The current directory is one of this machine, so without a word the session runs here, if it can.
 fn placement(runners: &[RunnerInfo], arguments: &RunArguments, hostname: &str) -> SessionPlacement {
+    // Whoever names a directory knows on which machine it is, and with one machine there is no choice.
     if arguments.cwd.is_some() || runners.len() < 2 {
         return SessionPlacement { runner_id: arguments.runner.clone(), keeps_directory: true };
     }
@@ -166,6 +170,7 @@ fn placement(runners: &[RunnerInfo], arguments: &RunArguments, hostname: &str) -
     };
     let here: Vec<&RunnerInfo> = runners.iter().filter(fits).collect();
     match here.as_slice() {
+        // It runs elsewhere, where this directory means nothing; the runner uses its own default.
         [] => SessionPlacement { runner_id: None, keeps_directory: false },
         [one] => SessionPlacement { runner_id: Some(one.runner_id.clone()), keeps_directory: true },
         _ => SessionPlacement { runner_id: None, keeps_directory: true },

@@ -1,4 +1,7 @@
 //! stdin and stdout as one more client of the hub's pi-server face: lines here, WebSocket text frames there.
+//!
+//! stdin and stdout may be pipes that nobody reads or that end at any time, and neither may block the other. The end
+//! of stdin is not the end: answers to what was sent are still waited for, within limits.
 
 use std::io;
 use std::time::Duration;

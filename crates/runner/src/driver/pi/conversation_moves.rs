@@ -1,4 +1,7 @@
 //! Commands that take pi elsewhere: to another conversation, or within the tree of this one.
+//!
+//! A move is a request and a look: pi says whether it moved, not where it is then. So the conversation is read again
+//! as a whole afterwards, and the session replaces its own by it.
 
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;
@@ -22,6 +25,7 @@ pub(super) async fn move_to(handle: &PiHandle, command: &Command, native: bool) 
             moved(handle, reply, data, native).await
         }
         Command::SessionNew(params) => {
+            // Asked before the move: afterwards pi has only its defaults to tell.
             let before = handle.facts().await?;
             let request = AgentRequest::NewSession { parent_session: params.parent_session.clone() };
             let reply = handle.request(request).await?;
@@ -72,6 +76,7 @@ async fn set_again(handle: &PiHandle, before: &AgentFacts) -> Vec<String> {
 }
 
 async fn switch(handle: &PiHandle, named: &str, native: bool) -> ExecuteResult {
+    // Held until pi has answered, so that no other session opens the file in between.
     let (checked, claim) = handle.claim_existing(named)?;
     let session_path = checked.path().to_string_lossy().into_owned();
     let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
@@ -110,6 +115,7 @@ pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> 
         return Err(AgentFailure::refused(ErrorCode::Unsupported.with(error)));
     }
     let id = handle.fresh_id("n");
+    // Before the request, because the extension may answer before pi does.
     let expected = handle.bridge().expect(id.clone());
     let message = pi::navigate_prompt(&id, params);
     handle.request(AgentRequest::Prompt { message, images: Vec::new(), when_busy: None }).await?;
@@ -123,6 +129,7 @@ pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> 
         }
     };
     // It was us.
+    // The extension reports every move in the tree. This one is answered here and must not be taken for a person's.
     handle.bridge().take_moved();
     let effects = if navigated.cancelled {
         Vec::new()

@@ -1,5 +1,8 @@
 //! Making, moving, copying and removing files and directories. Links are moved, copied and removed themselves; what
 //! they lead to is left alone.
+//!
+//! Nothing is visible half done: what takes several steps is made under a temporary name and renamed, and a replaced
+//! directory goes aside and comes back if the new one cannot take its place.
 
 use qd_wire::service::{FsCreateDirectoryParams, FsDeleteParams, FsDoneData, FsMoveParams};
 use qd_wire::{CodedError, ErrorCode};
@@ -108,6 +111,7 @@ impl MovePaths {
         if from_place.stat()?.is_none() {
             return Err(failure(Errno::NOENT));
         }
+        // The target would be removed with the source in it.
         if overwrite && from != to && from.as_path().starts_with(to.as_path()) {
             refuse!(
                 InvalidRequest,
@@ -123,6 +127,8 @@ impl MovePaths {
     fn rename(&self) -> Result<(), Errno> {
         let MovePaths { from, to, overwrite } = self;
         if !overwrite {
+            // The system checks and renames in one step. A look first would lose a race against whoever else writes
+            // there.
             return rename_new(&from.dir, &from.name, &to.dir, &to.name);
         }
         if let (Ok(Some(source)), Ok(Some(target))) = (from.stat(), to.stat())
@@ -183,6 +189,7 @@ impl MovePaths {
     fn replace(&self, new: &NameInDir) -> ServiceResult<()> {
         let to = &self.to;
         let aside = NameInDir { dir: to.dir.try_clone().map_err(failure)?, name: temp_name()? };
+        // Never over something: in between anybody may have made something of this name.
         rename_new(&to.dir, &to.name, &aside.dir, &aside.name).map_err(failure)?;
         if let Err(error) = rename_new(&new.dir, &new.name, &to.dir, &to.name) {
             return Err(match rename_new(&aside.dir, &aside.name, &to.dir, &to.name) {

@@ -1,5 +1,9 @@
 //! Files that arrive in pieces. What has arrived is in a file under a temporary name, so that a piece can be sent again
 //! and the file appears whole. Without the runner's process it is lost and the sender begins again.
+//!
+//! Where a person is asked first, the whole upload is received and *frozen*, so that what is approved (its hash) is
+//! what becomes the file. Locks are taken in one order: an upload, then the table. The table is never held while a
+//! file is read or written.
 
 mod bounds;
 
@@ -162,6 +166,8 @@ impl UploadTable {
                 "{UPLOADS_PER_PRINCIPAL_MAX} of your uploads are under way: wait until one has ended, or abort one"
             );
         }
+        // Only finished ones make room: they are kept for a repeated last piece, and cost the sender nothing but that
+        // answer.
         if entries.len() >= UPLOADS_MAX {
             let oldest =
                 entries.iter().filter(|(_, entry)| entry.is_done).min_by_key(|(_, entry)| entry.touched_at);
@@ -258,6 +264,7 @@ pub(super) fn upload_at(
         PieceResult::Answer(data) => return Ok(data),
         PieceResult::Whole(received) => received,
     };
+    // On failure the state stays open, so that the last piece can be sent again.
     let written = upload.state.finish(root, &received_piece.path, params, sender.approved, cancel)?;
     upload.state = UploadState::Done(written.clone());
     uploads.set_done(&received_piece.key);
@@ -311,7 +318,9 @@ fn receive_piece(
 ) -> ServiceResult<ReceivedPiece> {
     let path = RelativePath::parse(&params.path)?;
     let key = key(root, params, principal)?;
+    // With each piece instead of a timer: a runner without uploads has nothing to wake up for.
     uploads.expire(now);
+    // Before it is decoded: four characters of base64 are three bytes.
     check_size(params.data.len() / 4 * 3)?;
     let piece = from_base64(&params.data)?;
     cancel.check()?;

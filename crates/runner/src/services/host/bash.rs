@@ -1,4 +1,8 @@
 //! `host.bash`: a shell command in the root, under the guard, both streams told as they come and kept at the end.
+//!
+//! The command is a process like an agent: under the guard, so that nothing it started outlives the call. Its output
+//! has two ways. What is kept for the answer is bytes and bounded by its end; what is told meanwhile is text, paced,
+//! and may have holes that are counted.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -100,6 +104,7 @@ pub(crate) async fn run(
 
 fn spawn(config: &RunnerConfig, root: &Path, session_id: &str, command: &str) -> SpawnSpec {
     SpawnSpec {
+        // A login shell: its profile is where a user's PATH and tools are set up.
         program: vec![OsString::from("bash"), "-lc".into(), command.into()],
         cwd: root.to_owned(),
         environment: environment(session_id),
@@ -133,6 +138,7 @@ impl RunningShell {
     ) -> (ExitStatus, Option<KillReason>) {
         let exited = self.process.exited();
         let over = tokio::time::sleep(limit);
+        // Set when the process ends. Until then it must not fire.
         let drained = tokio::time::sleep(Duration::MAX);
         tokio::pin!(exited, over, drained);
         let (mut status, mut ended) = (None, None);
@@ -158,6 +164,7 @@ impl RunningShell {
                     Some(piece) => self.output.take(1, &piece),
                     None => self.stderr = None,
                 },
+                // The loop goes on after the kill: what was written until then belongs to the answer.
                 () = &mut over, if ended.is_none() => {
                     ended = Some(KillReason::TimedOut);
                     self.process.kill();
@@ -251,6 +258,7 @@ impl ShellOutput {
 impl OutputStream {
     /// What comes faster than it can be told is left out, the oldest first.
     fn cut(&mut self) {
+        // Half for each, so that a loud stdout does not displace the error on stderr.
         let max = PACE_BYTES_MAX / STREAMS.len();
         if self.unsent.len() <= max {
             return;
@@ -324,6 +332,7 @@ fn done(
         "truncated": data.truncated,
     });
     let error = match (ended, data.exit_code) {
+        // These sentences are the run document's.
         (Some(KillReason::TimedOut), _) => Some("timeout".to_owned()),
         (Some(KillReason::Cancelled), _) => Some("cancelled".to_owned()),
         (None, Some(0)) => None,

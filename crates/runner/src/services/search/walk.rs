@@ -1,4 +1,7 @@
 //! Walks the files beneath a root by handle, in the order of their paths, from any place on.
+//!
+//! A page of a search begins where the last one ended, and nothing is remembered in between. So the order must be the
+//! same every time, and the walk finds its place by comparing names with the path of the last file.
 
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};

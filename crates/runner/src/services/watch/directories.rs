@@ -1,4 +1,7 @@
 //! The directories that are watched.
+//!
+//! The system watches paths, and a path can come to mean another directory at any time. So each directory is held
+//! open, and what the system says of a path counts only while the path still leads to the directory we hold.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,7 @@
 //! Prompts: what a person says to the agent. The command queue says when each is written.
+//!
+//! A prompt that the agent has accepted must end up in the conversation exactly once, whatever crashes in between. So
+//! it is noted before it is written, recognised when the agent shows it, and its images are stored until then.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! What people type into a program: inputs with a name, written once for ever, and keys as they are pressed.
+//!
+//! What is typed is recorded for the history, but never a secret: text typed while the terminal shows nothing is
+//! recorded as hidden, recognised keys and tokens are redacted, and their echo in the output is scrubbed.
 
 use std::time::Duration;
 
@@ -68,6 +71,7 @@ impl SessionActor {
         if self.is_run() && self.agent.state == AgentState::Starting {
             return self.park_until_ready(admitted);
         }
+        // Before its name is taken: an input that cannot be written must leave its name free.
         let checked = if self.is_run() {
             self.run_handle().and_then(|handle| handle.check_input(&params.text))
         } else {

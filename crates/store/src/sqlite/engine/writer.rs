@@ -1,5 +1,9 @@
 //! The one writer of a database. SQLite allows one writing connection at a time anyway; a queue in front of it makes
 //! waiting fair, bounded and free of `SQLITE_BUSY`.
+//!
+//! A request is a closure over the connection. Those that wait are run one after the other in one transaction
+//! (`group`), and their callers hear of it when that is committed. So the cost of a commit is shared under load, and
+//! a quiet store answers at once.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};

@@ -1,5 +1,8 @@
 //! Storing a batch of records with what they change. A record that is there already is skipped with its effects, so a
 //! runner may send again whatever it is unsure of.
+//!
+//! This is the hub's hot path. A record of output costs one row in one table; the session's own row is written with
+//! it only when something else has changed, or once a second.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -90,6 +90,7 @@ impl EventQuery<'_> {
     fn select(&self, connection: &Connection, session_id: &str) -> SqlResult<Records> {
         let Some(place) = sessions::find_key(connection, session_id)? else { return Ok(Vec::new()) };
         let base = session_base(place.session_key)?;
+        // The names are constants of the hub, so there are only a few different statements to prepare and keep.
         let marks = vec!["?"; self.events.len()].join(", ");
         let sql = format!(
             "SELECT record_key, body FROM records WHERE record_key > ? AND record_key <= ? AND event IN ({marks})

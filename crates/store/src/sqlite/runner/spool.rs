@@ -1,5 +1,8 @@
 //! The spool: lines of records that the hub has not acknowledged, and a short tail of those it has. Positions and sizes
 //! are kept in memory and follow each commit, so that a commit of lines touches one table only.
+//!
+//! A line leaves the spool when the hub has committed it, and then stays a while in the tail for local clients. Its
+//! key holds the session's number and its `seq`, so a session's lines are one range that is read and deleted as such.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,4 +1,7 @@
 //! The fields of commands.
+//!
+//! Names and spelling are the document's. Fields that are ours are marked as such; clients that do not know them get
+//! what the document says.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! A command in flight.
+//!
+//! The phases follow each other in `flow`; this is what is known of a command in each of them, and what its end means
+//! for those who repeat it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

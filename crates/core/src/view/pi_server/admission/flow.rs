@@ -1,4 +1,8 @@
 //! From the turn of a command to its announcement (sections 7, 9 and 11).
+//!
+//! A command goes from `Queued` (in its lane) over `Outside` (waiting for others, without its lane) and `Journaling`
+//! (its row is being written) to `Executing`, and ends in `Storing`. Its outcome is decided once, by whatever comes
+//! first: the answer, the time limit, a failed dependency or the end of the server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -244,6 +248,7 @@ impl Admission {
             CommandFate::InDoubt => self.keep_in_doubt(now, command),
             CommandFate::Forgotten => self.free_names(&command),
         }
+        // The original before those that joined it: its client must not see a replay of what it has not heard yet.
         effects.push(AdmissionEffect::Announce { token, outcome: outcome.clone(), replayed: false });
         for JoinedRepeat { submission, id_is_new } in joined {
             if id_is_new && fate == CommandFate::Kept {
@@ -256,6 +261,7 @@ impl Admission {
             effects.push(AdmissionEffect::Announce { token: submission.token, outcome, replayed: true });
         }
         let failure = (!outcome.success).then(|| error_texts::reason(&outcome));
+        // Last, when the names of this command stand for its outcome: a dependent looks them up when its turn comes.
         self.tell_dependents(token, dependents, failure.as_ref());
     }
 

@@ -1,5 +1,8 @@
 //! Who has used which id and key for what: commands in flight by their token, and what is kept. What is in flight is
 //! never forgotten.
+//!
+//! Ids and keys are each principal's own. An id stands for one command; a key may come with several ids and stands
+//! for the command that was executed, for a limited time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The door (sections 7.4 and 8): answered from an earlier outcome, joined to the same command in flight, refused,
+//! Admission (sections 7.4 and 8): a submission is answered from an earlier outcome, joined to the same command in flight, refused,
 //! or admitted as a new one.
 
 use std::sync::Arc;
@@ -35,7 +35,9 @@ impl Admission {
         submission: PiServerSubmission,
         effects: &mut Vec<AdmissionEffect>,
     ) {
+        // Only used further down: a replay costs nothing, so it is answered also when everything is busy.
         let busy = self.is_busy(&submission.principal);
+        // Before the rates too: a client that repeats because it was not answered must not be punished for it.
         let in_doubt = match self.known(now, &submission) {
             IdentityMatch::No => None,
             IdentityMatch::InDoubt(slot) => Some(slot),
@@ -200,7 +202,7 @@ impl Admission {
     }
 }
 
-/// Refused at the door: nothing is stored, and the identity stays free.
+/// Refused before it is admitted: nothing is stored, and the identity stays free.
 fn reject(token: SubmissionToken, error: CodedError, effects: &mut Vec<AdmissionEffect>) {
     let outcome = Arc::new(error_texts::failure(error));
     effects.push(AdmissionEffect::Announce { token, outcome, replayed: false });

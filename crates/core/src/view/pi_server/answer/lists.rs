@@ -1,4 +1,6 @@
 //! Lists: models, commands, skills, tools, files, messages, and the tree of a conversation.
+//!
+//! An answer in pi's own words is passed on as it is; only canonical data is brought into pi's form.
 
 use qd_wire::Message;
 use qd_wire::data::{ForkPointsData, ModelsData};

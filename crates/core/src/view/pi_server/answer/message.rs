@@ -1,4 +1,7 @@
 //! Messages in pi's form.
+//!
+//! Messages of pi itself do not come this way, they are passed on as pi wrote them. This is for other agents and for
+//! the hub's copies, which have only the canonical form.
 
 use qd_wire::data::{PartialBlock, PartialKind, PartialMessage};
 use qd_wire::message::{KnownPart, MediaSource, Message, Part, Role, StopReason, Usage};

@@ -1,4 +1,7 @@
 //! Sessions, stored sessions, and the health of the machines they run on.
+//!
+//! The document knows one machine; here there may be many. What it asks about "the server" is answered for all of
+//! them together, the worst state counting.
 
 use qd_wire::data::{
     CircuitState, RunnerHealthData, SessionState, SessionStatus, SessionSummary, StoredSession,

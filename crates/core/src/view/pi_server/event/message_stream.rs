@@ -66,6 +66,7 @@ impl<'a> BlockUpdate<'a> {
 
     /// Tokens are not counted before the end.
     fn text(&self) -> String {
+        // Written as text, because there is one for every delta and it never differs.
         const FRONT: &str = "{\"type\":\"message_update\",\"usage\":{\"input\":0,\"output\":0,\"cacheRead\":0,\
             \"cacheWrite\":0,\"totalTokens\":0,\"cost\":{\"input\":0,\"output\":0,\"cacheRead\":0,\"cacheWrite\":0,\
             \"total\":0}},\"assistantMessageEvent\":";

@@ -1,4 +1,8 @@
 //! Makes pi's events from those of another agent, in pi's order.
+//!
+//! Clients of pi rely on its pairs and its order (`agent_start`, `turn_start`, messages, tools, `turn_end`,
+//! `agent_end`, `agent_settled`). Another agent tells less, and a watcher may come in the middle, so starts that were
+//! missed are made up and everything open is closed at the end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -70,6 +74,7 @@ impl EventProducer {
                 self.tool_progress(tool_call_id, name, partial_output, out);
             }
             AgentEvent::ToolEnded { tool_call_id, name, output, is_error, duration_ms } => {
+                // An end without a start is passed on all the same: the watcher may have come in between.
                 self.tools.remove(tool_call_id);
                 tool_ended((tool_call_id, name), output, *is_error, *duration_ms, out);
             }
@@ -207,6 +212,7 @@ impl EventProducer {
                 self.turn_answer = Some(message);
             }
             role @ (Role::User | Role::System | Role::Tool) => {
+                // The result of a tool belongs to the turn of the call; input from a person begins the next one.
                 if role != Role::Tool {
                     self.next_turn(out);
                 }
@@ -225,6 +231,7 @@ impl EventProducer {
         out.push(format!("{{\"type\":\"message_end\",\"message\":{text}}}"));
         self.run_bytes += text.len();
         self.run_messages.push_back(text);
+        // A run can go on for hours; without the bound its end would repeat all of that in one line.
         while self.run_bytes > RUN_BYTES_MAX && self.run_messages.len() > 1 {
             let oldest = self.run_messages.pop_front().unwrap_or_default();
             self.run_bytes -= oldest.len();
@@ -271,6 +278,7 @@ impl EventProducer {
         let reason = std::mem::take(&mut self.compaction_reason);
         let mut ended = json!({
             "type": compaction_name(&reason, "compaction_end"), "reason": reason,
+            // pi has an error for what failed and none for what was stopped.
             "aborted": !success && error.is_none(), "willRetry": will_retry,
         });
         if *success {

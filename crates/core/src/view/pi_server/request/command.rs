@@ -1,4 +1,7 @@
 //! The fields of each command.
+//!
+//! Each error names its field in the words of the original, because clients compare them. All errors of a command are
+//! collected, as the original does, and not only the first.
 
 use qd_wire::command::Direction;
 use qd_wire::pi_server::*;

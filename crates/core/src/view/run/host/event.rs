@@ -1,4 +1,8 @@
 //! A foreign host's event as a canonical record.
+//!
+//! Hosts of others are of many versions and no schema is checked. A field that is missing gets the original's default
+//! where it has one; an event that cannot be understood keeps its place as a notice, because the numbers of a run
+//! have no gaps.
 
 use qd_wire::event::{Event, EventPayload, NotifyLevel, OtherEvent};
 use qd_wire::input::InputOutcome;

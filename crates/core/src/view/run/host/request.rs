@@ -1,4 +1,7 @@
 //! A canonical command as a message for a foreign host, or a clear no.
+//!
+//! The document has fewer commands and fewer parameters than we do. A parameter that it lacks is refused and never
+//! dropped: a search with globs that searches everything would be an answer to another question.
 
 use qd_wire::Command;
 use qd_wire::command::{InputResponseParams, SessionConfig};
@@ -73,6 +76,7 @@ pub fn plan(asked: &HostCommand<'_>) -> Result<HostPlan, CodedError> {
         Command::GetState(_) => Ok(HostPlan::State),
         Command::RunnerSessions(_) => Ok(HostPlan::Sessions),
         Command::SessionDelete(_) => Ok(HostPlan::Delete),
+        // The host would refuse a run that is over; to close it is done already.
         Command::SessionClose(_) if asked.has_exited() => Ok(HostPlan::Answer(None)),
         Command::SessionClose(_) => Ok(asked.stop(RunSignal::Term, None)),
         Command::Abort(_) => Ok(asked.stop(RunSignal::Int, None)),
@@ -143,6 +147,7 @@ impl HostCommand<'_> {
         let HostCommand { cmd, host_id, .. } = *self;
         let call = |kind, scope: &ServiceScope, data| Ok(self.call(kind, scope, data));
         match command {
+            // The document reads from the beginning and as text; a later page or bytes cannot be asked for.
             Command::FsRead(params)
                 if params.offset.is_none_or(|offset| offset == 0) && is_text(params.encoding) =>
             {
@@ -218,6 +223,7 @@ impl HostCommand<'_> {
         let run = config.run.clone().unwrap_or_default();
         let cmd = match run.cmd {
             Some(cmd) if run.argv.is_empty() => cmd,
+            // The host gives the text to a shell, so the words are quoted for one.
             _ => run.argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
         };
         let program = cmd.split_ascii_whitespace().next().and_then(|word| word.rsplit('/').next());
@@ -226,6 +232,7 @@ impl HostCommand<'_> {
             return Err(ErrorCode::Unsupported
                 .with(format!("Host {host_id} speaks the run protocol, which has no variables for a run")));
         }
+        // A host cannot be asked whether it would; what can be known here was checked above.
         if is_check {
             return Ok(HostPlan::Answer(None));
         }
@@ -249,6 +256,7 @@ impl HostCommand<'_> {
             return Err(CodedError::invalid("'input_id' must not be empty"));
         }
         if self.book.is_some_and(|book| book.has_input(input_id)) {
+            // The records know it. The host would not type it again either, but it would not answer.
             return Ok(HostPlan::Answer(Some(json!({ "input_id": input_id, "duplicate": true }))));
         }
         self.check_alive()?;

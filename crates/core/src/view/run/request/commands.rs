@@ -1,4 +1,7 @@
 //! The parameters of the document's commands, as ours.
+//!
+//! Bounds and defaults are the document's. What it calls a run is a session of ours whose agent is a program in a
+//! terminal.
 
 use qd_wire::run::{Decision, PTY_HARNESS, RunSignal};
 use qd_wire::run_protocol::TypeSpec;

@@ -1,4 +1,8 @@
 //! Who gets a session's events, and what becomes of those who do not read them.
+//!
+//! A follower that does not read is not waited for: its events are counted, and when it has read what it had, it is
+//! told how many it missed and how the session stands now. The runner sends native events only while somebody
+//! follows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

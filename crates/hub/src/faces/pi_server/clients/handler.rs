@@ -162,6 +162,7 @@ impl PiServer {
             let id = request.envelope.id.as_deref().map(Value::from);
             client.put(lifecycle::refusal(id.as_ref(), request.spec.name, error));
         };
+        // Before anything is registered: a refused command leaves no trace that a later one could run into.
         if let Err(error) = client.asker.rights.check(request.spec.name, request.spec.permission) {
             return refuse(&error);
         }

@@ -1,5 +1,8 @@
 //! The ways in for clients of the pi-server face: the route `/ws/pi`, a port of its own, and streams within the
 //! process.
+//!
+//! However a client comes, it is a principal with permissions before anything that it says is read. The stream within
+//! the process is the owner's, who has started it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Commands that were admitted, on their way to those who do the work, and back.
+//!
+//! Every function ends in one `finish` for its job, maybe much later and on another thread. The work itself is that
+//! of canonical commands, so everything that holds for those (permissions, routing, limits) holds here.
 
 use std::sync::Arc;
 
@@ -157,6 +160,7 @@ pub(crate) fn cancel(hub: &Arc<Hub>, job: &CommandJob) {
 
 /// The name under which the runner does the command at most once, and can stop it. Reads and aborts need none.
 pub(crate) fn runner_key(job: &CommandJob) -> Option<&str> {
+    // A client that names its command may repeat it after a crash, and a time limit needs a name to cancel by.
     let envelope = &job.request.envelope;
     let is_identified = envelope.id.is_some() || envelope.idempotency_key.is_some();
     let spec = job.request.spec;

@@ -1,4 +1,8 @@
 //! What outlives the process: commands that are about to be done, and outcomes.
+//!
+//! A command that changes something is written before it is done, so that after a crash the hub knows what it had
+//! begun and can ask the runner what became of it. Outcomes of reads are kept as well, for clients that repeat them,
+//! but nobody waits for those to be written.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! The texts of this face's frames. They are written by hand: every command has four, and all but one go to every
 //! connection.
+//!
+//! So a frame is built once, as bytes, and shared by all connections. Only the frames with an idempotency key are
+//! made twice: the key is for the command's own principal alone.
 
 use std::sync::Arc;
 

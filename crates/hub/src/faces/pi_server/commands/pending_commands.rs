@@ -1,5 +1,8 @@
 //! Where commands are admitted and announced. Everything here is done with the pending commands locked, so that every client
 //! sees one order; what takes time is handed back as a list of things to do.
+//!
+//! A step collects its frames and sends them once, because a command has several phases and every phase goes to every
+//! client. Nothing here waits or asks the store: that would hold up all commands of all clients.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Health, metrics and the history of commands, as the document has them.
+//!
+//! The shapes are the document's. Figures of things that we do not have (locks of its session store, say) are there
+//! with zeros, because its clients read them.
 
 use std::collections::BTreeMap;
 
