@@ -117,7 +117,12 @@ async fn login_gives_a_token_that_opens_the_app() {
     assert_eq!(fields(&answer), ["access_token"]);
     let mut app = RunApp::connect(qd.url(), answer["access_token"].as_str().unwrap()).await;
     let host = qd.runner_id().await;
-    let run = app.start(&host, "echo hi", "/tmp").await;
+    // Somebody who is no owner stays within `workspace_roots`, which is the home directory.
+    let elsewhere = json!({"host_id": host, "tool": "test", "cmd": "true", "cwd": "/tmp"});
+    let elsewhere = app.rpc("rpc.run.start", "", elsewhere).await;
+    assert_eq!(elsewhere["data"]["code"], "permission_denied", "{elsewhere}");
+    let home = qd.sandbox().home();
+    let run = app.start(&host, "echo hi", home.to_str().unwrap()).await;
     app.event(&run, "run.exited").await;
 }
 

@@ -193,6 +193,11 @@ async fn a_foreign_server_starts_types_into_and_stops_runs() {
     assert_eq!(story.iter().filter(|kind| *kind == "run.input").count(), 1);
     assert_eq!(server.text(&run_id).matches("got hello").count(), 1);
     until("acked records leave the spool", || async { runner.store.spool_bytes() == 0 }).await;
+    // It is no owner of this machine.
+    let elsewhere = json!({"host_id": "r1", "tool": "sh", "cmd": "true", "cwd": "/"});
+    let elsewhere = server.call("rpc.run.start", None, elsewhere).await;
+    assert_eq!(elsewhere["data"]["ok"], false, "{elsewhere}");
+    assert!(elsewhere["data"]["error"].as_str().unwrap().contains("workspace_roots"), "{elsewhere}");
     let unknown = server.call("rpc.fs.read", Some("gone"), json!({"path": "x"})).await;
     assert_has(&unknown["data"], json!({ "ok": false, "error": "unknown run_id" }));
     runner.end().await;
