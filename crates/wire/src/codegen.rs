@@ -189,6 +189,7 @@ fn collect_roots(collector: &mut TypeCollector<'_>) {
     collector.visit::<people::ChangePerson>();
     collector.visit::<people::ForeignHosts>();
     collector.visit::<people::NewForeignHost>();
+    collector.visit::<people::ConfirmForeignHost>();
     collector.visit::<people::AddedForeignHost>();
     collector.visit::<people::AuditData>();
     rest::visit_types(collector);
@@ -295,6 +296,7 @@ struct Canonical {
     change_person: people::ChangePerson,
     foreign_hosts: people::ForeignHosts,
     new_foreign_host: people::NewForeignHost,
+    confirm_foreign_host: people::ConfirmForeignHost,
     added_foreign_host: people::AddedForeignHost,
     audit: people::AuditData,
     push_state: push::PushState,

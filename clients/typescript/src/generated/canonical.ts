@@ -350,6 +350,12 @@ export type CompactData = { summary: string | null, tokens_before: number | null
 
 export type CompactParams = { instructions?: string, };
 
+export type ConfirmForeignHost = {
+/**
+ * Of the token that is confirmed, as `GET /api/hosts` shows it.
+ */
+fingerprint: string, };
+
 export type ContextUsageData = { tokens: number | null, context_window: number | null, percent: number | null, };
 
 export type CycleModelParams = { direction?: Direction, };
@@ -505,7 +511,12 @@ first_seen_at: number, last_seen_at?: number,
 /**
  * Where it first came from.
  */
-address?: string, };
+address?: string,
+/**
+ * Of the token it came with first: the first 16 hex digits of its SHA-256. Whoever knows the machine can compare
+ * it, and name it to confirm this machine and no other of its name.
+ */
+fingerprint?: string, };
 
 export type ForeignHosts = { hosts: Array<ForeignHost>, };
 

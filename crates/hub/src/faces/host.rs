@@ -55,14 +55,14 @@ enum HostRefusal {
     Missing,
     #[error("'host_id' must be 1 to 64 of the characters A-Z a-z 0-9 . _ -")]
     BadName,
-    #[error("'host_id' is the name of a runner of this hub; give the host another one")]
-    Runner,
-    #[error("host {0} waits to be confirmed: qd hosts confirm {0}")]
-    Pending(String),
+    #[error("host {host_id} waits to be confirmed: qd hosts confirm {host_id} {fingerprint}")]
+    Pending { host_id: String, fingerprint: String },
     #[error("invalid host_id/host_token")]
     Wrong,
-    #[error("host {0} was revoked; an owner can let it in again: qd hosts confirm {0}")]
-    Revoked(String),
+    #[error(
+        "host {host_id} was revoked; an owner can let it in again: qd hosts confirm {host_id} {fingerprint}"
+    )]
+    Revoked { host_id: String, fingerprint: String },
     #[error("the hub cannot read its store: {0}")]
     Store(#[from] StoreError),
 }
@@ -71,10 +71,9 @@ impl HostRefusal {
     const fn code(&self) -> ErrorCode {
         match self {
             HostRefusal::Missing | HostRefusal::Wrong => ErrorCode::NotLoggedIn,
-            HostRefusal::Revoked(_) => ErrorCode::RunnerRevoked,
+            HostRefusal::Revoked { .. } => ErrorCode::RunnerRevoked,
             HostRefusal::BadName => ErrorCode::InvalidRequest,
-            HostRefusal::Runner => ErrorCode::AlreadyExists,
-            HostRefusal::Pending(_) => ErrorCode::PermissionDenied,
+            HostRefusal::Pending { .. } => ErrorCode::PermissionDenied,
             HostRefusal::Store(_) => ErrorCode::StoreUnavailable,
         }
     }
@@ -160,9 +159,11 @@ async fn check(server: &Server, secrets: &HostSecrets, peer: &str) -> Result<(),
     let is_local = server.fleet.local_runner_id.as_deref() == Some(&**host_id);
     let runner = store.runner(host_id).await?;
     if is_local || runner.is_some_and(|row| !row.key_hash.is_empty()) {
-        return Err(HostRefusal::Runner);
+        return Err(HostRefusal::Wrong);
     }
     let token_hash = authenticate::hash(host_token);
+    let fingerprint = api::fingerprint(&token_hash);
+    let pending = || HostRefusal::Pending { host_id: host_id.clone(), fingerprint: fingerprint.clone() };
     let host = match store.host(host_id).await? {
         Some(host) => host,
         None => {
@@ -176,7 +177,7 @@ async fn check(server: &Server, secrets: &HostSecrets, peer: &str) -> Result<(),
             };
             store.put_host(host).await?;
             // Another one of the same name may have been quicker.
-            store.host(host_id).await?.ok_or_else(|| HostRefusal::Pending(host_id.clone()))?
+            store.host(host_id).await?.ok_or_else(pending)?
         }
     };
     if !authenticate::is_key(&host.token_hash, &token_hash) {
@@ -184,8 +185,8 @@ async fn check(server: &Server, secrets: &HostSecrets, peer: &str) -> Result<(),
     }
     match host.trust {
         HostTrust::Trusted => {}
-        HostTrust::Pending => return Err(HostRefusal::Pending(host_id.clone())),
-        HostTrust::Revoked => return Err(HostRefusal::Revoked(host_id.clone())),
+        HostTrust::Pending => return Err(pending()),
+        HostTrust::Revoked => return Err(HostRefusal::Revoked { host_id: host_id.clone(), fingerprint }),
     }
     if let Err(error) = store.touch_host(host_id, now_ms()).await {
         tracing::warn!(host_id, %error, "it cannot be noted that a host has come");

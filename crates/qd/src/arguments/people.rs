@@ -55,7 +55,7 @@ pub(crate) enum UserCommand {
 #[command(after_help = "\
 Examples:
   qd hosts                                    list machines, including those that wait
-  qd hosts confirm host-1234
+  qd hosts confirm host-1234 91b2f04cd85c1a7e
   qd hosts add                                print an id and a token for a new machine
   qd hosts remove host-1234")]
 pub(crate) struct HostsArguments {
@@ -68,8 +68,13 @@ pub(crate) enum HostsCommand {
     /// List the machines.
     #[command(visible_alias = "ls")]
     List,
-    /// Confirm a machine that is waiting.
-    Confirm { host: String },
+    /// Confirm a machine that is waiting, by the fingerprint of its token. Anybody can come under any name, so compare
+    /// it on the machine: `printf %s TOKEN | sha256sum` begins with it.
+    Confirm {
+        host: String,
+        /// The fingerprint that `qd hosts` shows
+        fingerprint: Option<String>,
+    },
     /// Add a machine in advance and print its id and token. The token is shown only once.
     Add {
         /// The id of the machine [default: a new one]

@@ -221,6 +221,9 @@ hub_interface! {
     /// oldest of those nobody has confirmed go.
     async fn put_host(&self, host: HostRow) -> Result<bool>;
 
+    /// Trusts a host with this token; false if there is none with both.
+    async fn confirm_host(&self, host_id: &str, token_hash: &[u8]) -> Result<bool>;
+
     /// False if there is no such host.
     async fn set_host_trust(&self, host_id: &str, trust: HostTrust) -> Result<bool>;
 

@@ -173,6 +173,11 @@ pub(crate) async fn hosts_are_kept_and_trusted(place: &impl HubFiles) {
     assert!(store.put_host(host("a", 10)).await.unwrap());
     let rogue = HostRow { token_hash: vec![4; 32], trust: HostTrust::Trusted, ..host("a", 20) };
     assert!(!store.put_host(rogue).await.unwrap(), "the first one stays");
+    assert!(!store.confirm_host("a", &[4; 32]).await.unwrap(), "another token");
+    assert_eq!(store.host("a").await.unwrap().unwrap().trust, HostTrust::Pending);
+    assert!(store.confirm_host("a", &[3; 32]).await.unwrap());
+    assert_eq!(store.host("a").await.unwrap().unwrap().trust, HostTrust::Trusted);
+    assert!(!store.confirm_host("nobody", &[3; 32]).await.unwrap());
     assert!(store.set_host_trust("a", HostTrust::Trusted).await.unwrap());
     assert!(!store.set_host_trust("nobody", HostTrust::Trusted).await.unwrap());
     store.touch_host("a", 100_000).await.unwrap();

@@ -296,6 +296,16 @@ pub struct ForeignHost {
     pub last_seen_at: Option<i64>,
     /// Where it first came from.
     pub address: Option<String>,
+    /// Of the token it came with first: the first 16 hex digits of its SHA-256. Whoever knows the machine can compare
+    /// it, and name it to confirm this machine and no other of its name.
+    pub fingerprint: Option<String>,
+}
+
+/// Body of `POST /api/hosts/{host_id}/confirm`.
+#[wire(Eq)]
+pub struct ConfirmForeignHost {
+    /// Of the token that is confirmed, as `GET /api/hosts` shows it.
+    pub fingerprint: String,
 }
 
 /// Whether a foreign host is let in.

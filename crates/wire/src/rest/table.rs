@@ -347,8 +347,9 @@ pub const ROUTES: &[Route] = &[
         .or(&[(409, "The name is taken.")]),
     post("/api/hosts/{host_id}/confirm", "confirm_host", "Confirm a host that has connected")
         .needs(Permission::Manage)
+        .takes::<ConfirmForeignHost>()
         .gives::<ChangedHost>()
-        .or(NO_HOST),
+        .or(&[(404, "There is no such host."), (409, "It has come with a token of another fingerprint.")]),
     delete("/api/hosts/{host_id}", "revoke_host", "Revoke a host; the second time, delete it")
         .needs(Permission::Manage)
         .gives::<ChangedHost>()

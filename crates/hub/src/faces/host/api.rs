@@ -6,15 +6,18 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json};
 use axum::routing::{delete, get, post};
 use http::header::CACHE_CONTROL;
+use qd_core::encoding::hex;
 use qd_link::clock::now_ms;
 use qd_store::{HostRow, HostTrust};
-use qd_wire::people::{self, AddedForeignHost, ForeignHost, ForeignHosts, NewForeignHost};
+use qd_wire::people::{
+    self, AddedForeignHost, ConfirmForeignHost, ForeignHost, ForeignHosts, NewForeignHost,
+};
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::{Value, json};
 
 use crate::access::authenticate::{check_principal_name, hash, random_text};
 use crate::hub::Hub;
-use crate::rest::request::{Manager, RestResult, read_body};
+use crate::rest::request::{Manager, RestResult, read_body, read_json};
 use crate::rest::rest;
 use crate::server::Server;
 use crate::server::router::no_randomness;
@@ -22,6 +25,8 @@ use crate::server::router::no_randomness;
 /// Random bytes of a host's token, and of a name that was made up.
 const TOKEN_BYTES: usize = 32;
 const NAME_BYTES: usize = 9;
+/// Bytes of a token's hash that people compare. Nobody finds a second token for these, and they can be read aloud.
+const FINGERPRINT_BYTES: usize = 8;
 const NO_HOST: &str = "There is no host of this name; see 'qd hosts'";
 
 rest! {
@@ -45,6 +50,7 @@ fn shown(hub: &Hub, row: HostRow) -> ForeignHost {
         first_seen_at: row.first_seen_at,
         last_seen_at: row.last_seen_at,
         address: row.address,
+        fingerprint: Some(fingerprint(&row.token_hash)),
     }
 }
 
@@ -90,17 +96,36 @@ async fn read_new(body: Body) -> Result<Option<String>, CodedError> {
     Ok(host_id)
 }
 
-/// `POST /api/hosts/{host_id}/confirm`: lets in a host that has come.
+/// What a person compares, of a token's hash.
+pub(super) fn fingerprint(token_hash: &[u8]) -> String {
+    let end = token_hash.len().min(FINGERPRINT_BYTES);
+    hex(&token_hash[..end])
+}
+
+/// `POST /api/hosts/{host_id}/confirm`: lets in a host that has come, with the token that was shown. Anybody can come
+/// under any name first, so the name alone says nothing.
 async fn confirm(
     State(server): State<Server>,
     Manager(principal): Manager,
     Path(host_id): Path<String>,
+    body: Body,
 ) -> RestResult<Json<Value>> {
-    if !server.hub.store.set_host_trust(&host_id, HostTrust::Trusted).await? {
-        return Err(ErrorCode::RunnerNotFound.with(NO_HOST).into());
+    let store = &server.hub.store;
+    let row = store.host(&host_id).await?.ok_or_else(|| ErrorCode::RunnerNotFound.with(NO_HOST))?;
+    let wanted: ConfirmForeignHost = read_json(body, |_| {
+        "The body must be {\"fingerprint\":\"…\"}, as 'qd hosts' or GET /api/hosts shows it".to_owned()
+    })
+    .await?;
+    let found = fingerprint(&row.token_hash);
+    let is_confirmed = wanted.fingerprint == found && store.confirm_host(&host_id, &row.token_hash).await?;
+    if !is_confirmed {
+        let error = format!(
+            "The host {host_id} has come with a token of another fingerprint ({found}); confirm it only if the machine shows the same one"
+        );
+        return Err(ErrorCode::Conflict.with(error).into());
     }
-    tracing::info!(host_id, "a host is trusted");
-    server.hub.note_change("host", &principal, format!("confirmed {host_id}")).await;
+    tracing::info!(host_id, fingerprint = found, "a host is trusted");
+    server.hub.note_change("host", &principal, format!("confirmed {host_id} ({found})")).await;
     Ok(Json(json!({ "host_id": host_id, "state": people::HostTrust::Trusted })))
 }
 

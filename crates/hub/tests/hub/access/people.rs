@@ -463,7 +463,10 @@ async fn hosts_are_added_confirmed_revoked_and_forgotten() {
     assert_eq!(state().await, Some(json!("trusted")));
     assert_eq!(owner(&world, "DELETE", "/api/hosts/h1", Value::Null).await.0, 200);
     assert_eq!(state().await, Some(json!("revoked")));
-    assert_eq!(owner(&world, "POST", "/api/hosts/h1/confirm", Value::Null).await.0, 200);
+    let (_, list) = owner(&world, "GET", "/api/hosts", Value::Null).await;
+    let shown = list["hosts"].as_array().unwrap().iter().find(|host| host["host_id"] == "h1");
+    let confirm = json!({ "fingerprint": shown.unwrap()["fingerprint"] });
+    assert_eq!(owner(&world, "POST", "/api/hosts/h1/confirm", confirm).await.0, 200);
     assert_eq!(state().await, Some(json!("trusted")));
     assert_eq!(owner(&world, "POST", "/api/hosts/nobody/confirm", Value::Null).await.0, 404);
     for _ in 0..2 {

@@ -2,6 +2,7 @@
 
 use qd_store::HostTrust;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::time::{Duration, Instant, sleep};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -61,8 +62,53 @@ async fn hole_01_a_host_nobody_confirmed_is_not_let_in() {
     world.store.set_host_trust("h", HostTrust::Revoked).await.unwrap();
     assert_eq!(Host::try_connect(&world, "h", HOST_TOKEN).await.err().unwrap().0, 401);
     // The names of runners are not free.
-    assert_eq!(Host::try_connect(&world, "r1", HOST_TOKEN).await.err().unwrap().0, 409);
+    let (status, body) = Host::try_connect(&world, "r1", HOST_TOKEN).await.err().unwrap();
+    assert_eq!((status, body.contains("invalid host_id/host_token")), (401, true), "{body}");
     assert_eq!(Host::try_connect(&world, "a%20b", HOST_TOKEN).await.err().unwrap().0, 400);
+    world.stop().await;
+}
+
+/// Whoever comes first has the name, but is not who was meant.
+#[tokio::test]
+async fn hole_01_a_squatted_name_is_confirmed_only_with_the_token_that_was_shown() {
+    let (world, _runner) = World::start().await;
+    let fingerprint = |token: &str| {
+        let hash = Sha256::digest(token.as_bytes());
+        hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let api = async |method: &str, path: &str, body: &str| {
+        let (status, _, answer) = call(&world, Some(TOKEN), method, path, body).await;
+        (status, answer)
+    };
+    let confirm = async |token: &str| {
+        let body = json!({ "fingerprint": fingerprint(token) }).to_string();
+        api("POST", "/api/hosts/desk/confirm", &body).await
+    };
+    let (_, said) = Host::try_connect(&world, "desk", "squatter").await.err().unwrap();
+    assert!(said.contains(&format!("qd hosts confirm desk {}", fingerprint("squatter"))), "{said}");
+    let (_, shown) = api("GET", "/api/hosts", "").await;
+    assert_eq!(shown["hosts"][0]["fingerprint"], fingerprint("squatter"), "{shown}");
+
+    for body in ["", "{}", "{\"fingerprint\":\"\"}", "{\"fingerprint\":\"0\"}"] {
+        let (status, answer) = api("POST", "/api/hosts/desk/confirm", body).await;
+        assert!([400, 409].contains(&status), "{body}: {answer}");
+    }
+    let (status, answer) = confirm(HOST_TOKEN).await;
+    assert_eq!((status, &answer["code"]), (409, &json!("conflict")), "{answer}");
+    assert_eq!(Host::try_connect(&world, "desk", "squatter").await.err().unwrap().0, 403, "not let in");
+
+    for _ in 0..2 {
+        assert_eq!(api("DELETE", "/api/hosts/desk", "").await.0, 200);
+    }
+    assert_eq!(Host::try_connect(&world, "desk", HOST_TOKEN).await.err().unwrap().0, 403);
+    assert_eq!(confirm("squatter").await.0, 409);
+    assert_eq!(confirm(HOST_TOKEN).await.0, 200);
+    Host::try_connect(&world, "desk", HOST_TOKEN).await.unwrap().close().await;
+    assert_eq!(
+        Host::try_connect(&world, "desk", "squatter").await.err().unwrap().0,
+        401,
+        "bound to the token"
+    );
     world.stop().await;
 }
 

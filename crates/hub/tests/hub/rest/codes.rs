@@ -147,7 +147,7 @@ async fn a_host_is_refused_with_a_code() {
     for (query, status, code) in [
         (String::new(), 401, "not_logged_in"),
         ("host_id=a%20b&host_token=t".to_owned(), 400, "invalid_request"),
-        ("host_id=r1&host_token=t".to_owned(), 409, "already_exists"),
+        ("host_id=r1&host_token=t".to_owned(), 401, "not_logged_in"),
         ("host_id=new&host_token=t".to_owned(), 403, "permission_denied"),
         ("host_id=new&host_token=other".to_owned(), 401, "not_logged_in"),
         (format!("host_id=old&host_token={token}"), 401, "runner_revoked"),

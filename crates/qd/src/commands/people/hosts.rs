@@ -1,18 +1,20 @@
 //! `qd hosts`.
 
 use qd_link::rest::Method;
-use qd_wire::people::{AddedForeignHost, ForeignHost, ForeignHosts, HostTrust, NewForeignHost};
+use qd_wire::people::{
+    AddedForeignHost, ConfirmForeignHost, ForeignHost, ForeignHosts, HostTrust, NewForeignHost,
+};
 use serde_json::{Value, json};
 
 use crate::arguments::HostsCommand;
 use crate::client::rest::{RestClient, escape};
 use crate::clock;
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::output::table::{TableRow, table};
 use crate::output::{Output, ago, harmless};
 use crate::settings::Settings;
 
-const HEAD: [&str; 5] = ["HOST", "STATE", "FIRST SEEN", "LAST SEEN", "FROM"];
+const HEAD: [&str; 6] = ["HOST", "STATE", "FINGERPRINT", "FIRST SEEN", "LAST SEEN", "FROM"];
 
 const NO_HOSTS: &str =
     "no machines of the run protocol; `qd hosts add` adds one. Runners of Quarterdeck: `qd runner list`\n";
@@ -22,9 +24,13 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
     let rest = RestClient::of(settings)?;
     match command.unwrap_or(HostsCommand::List) {
         HostsCommand::List => list(&rest, output).await,
-        HostsCommand::Confirm { host } => {
+        HostsCommand::Confirm { host, fingerprint } => {
+            let fingerprint = match fingerprint {
+                Some(fingerprint) => fingerprint,
+                None => return Err(unnamed(&rest, &host).await?),
+            };
             let path = format!("/api/hosts/{}/confirm", escape(&host));
-            rest.send::<Value>(Method::POST, &path, &json!({})).await?;
+            rest.send::<Value>(Method::POST, &path, &ConfirmForeignHost { fingerprint }).await?;
             output.report(&json!({ "host_id": host }), &format!("confirmed {host}"))
         }
         HostsCommand::Remove { host } => {
@@ -44,6 +50,23 @@ pub(crate) async fn run(settings: &Settings, output: &Output, command: Option<Ho
     }
 }
 
+/// Tells which token is waiting. It is not confirmed by its name alone: whoever came first has the name.
+async fn unnamed(rest: &RestClient, host: &str) -> Result<CliError> {
+    let ForeignHosts { hosts } = rest.get("/api/hosts").await?;
+    let known = hosts.into_iter().find(|known| known.host_id == host);
+    let Some(fingerprint) = known.and_then(|known| known.fingerprint) else {
+        return Ok(CliError::failed(format!("no machine {} has come", harmless(host)))
+            .hint("`qd hosts` lists those that have"));
+    };
+    let (host, fingerprint) = (harmless(host), harmless(&fingerprint));
+    Ok(CliError::usage(format!(
+        "the token of {host} has the fingerprint {fingerprint}; compare it on the machine"
+    ))
+    .hint(format!(
+        "`printf %s TOKEN | sha256sum` there begins with it; then: qd hosts confirm {host} {fingerprint}"
+    )))
+}
+
 async fn list(rest: &RestClient, output: &Output) -> Result<()> {
     let ForeignHosts { hosts } = rest.get("/api/hosts").await?;
     let now = clock::now_ms();
@@ -60,6 +83,7 @@ fn row(host: &ForeignHost, now: i64) -> TableRow {
     let mut row = TableRow::new(vec![
         harmless(&host.host_id),
         state.to_owned(),
+        harmless(host.fingerprint.as_deref().unwrap_or_default()),
         ago(now, host.first_seen_at),
         ago(now, host.last_seen_at),
         harmless(host.address.as_deref().unwrap_or_default()),

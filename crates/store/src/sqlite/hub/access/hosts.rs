@@ -24,6 +24,7 @@ requests! {
     read host(host_id: &str) -> Option<HostRow> = get;
     read hosts() -> Vec<HostRow> = list;
     write put_host(host: HostRow) -> bool = put;
+    write confirm_host(host_id: &str, token_hash: &[u8]) -> bool = confirm;
     write set_host_trust(host_id: &str, trust: HostTrust) -> bool = set_trust;
     write touch_host(host_id: &str, now: i64) -> () = touch;
     write delete_host(host_id: &str) -> bool = delete;
@@ -44,6 +45,12 @@ fn put(connection: &Connection, host: &HostRow) -> SqlResult<bool> {
         run(connection, FORGET_OLDEST, params![host.host_id, PENDING_HOSTS_MAX as i64 - 1])?;
     }
     Ok(added)
+}
+
+/// One statement, so that no host of another token takes its place between a look and the change.
+fn confirm(connection: &Connection, host_id: &str, token_hash: &[u8]) -> SqlResult<bool> {
+    let sql = "UPDATE hosts SET trust = 'trusted' WHERE host_id = ?1 AND token_hash = ?2";
+    changes(connection, sql, params![host_id, token_hash])
 }
 
 fn set_trust(connection: &Connection, host_id: &str, trust: HostTrust) -> SqlResult<bool> {
