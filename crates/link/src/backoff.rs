@@ -1,4 +1,7 @@
 //! How long to wait before the next attempt to connect.
+//!
+//! The cap is the caller's, because it is a promise: how soon after its server's return a client is back at the
+//! latest.
 
 use std::time::Duration;
 

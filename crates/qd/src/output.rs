@@ -1,4 +1,7 @@
 //! Where text goes: stdout for results, stderr for errors and notes; colours on a terminal only.
+//!
+//! Commands that print `--json` keep stdout to JSON alone, also when something fails: notes and questions go to
+//! stderr.
 
 pub(crate) mod render;
 pub(crate) mod table;

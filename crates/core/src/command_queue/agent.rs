@@ -1,4 +1,7 @@
 //! The agent comes, works and goes.
+//!
+//! An agent that ends releases nothing by itself: what it had is answered by whoever knows how it ended, and what
+//! waits goes to the next agent or is refused.
 
 use qd_wire::CodedError;
 

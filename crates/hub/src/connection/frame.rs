@@ -37,11 +37,11 @@ pub(crate) fn text(payload: &[u8]) -> Bytes {
 }
 
 /// One text frame of several pieces, copied once.
-pub(crate) fn text_of(context: &[&[u8]]) -> Bytes {
-    let length = context.iter().map(|part| part.len()).sum();
+pub(crate) fn text_of(pieces: &[&[u8]]) -> Bytes {
+    let length = pieces.iter().map(|part| part.len()).sum();
     let mut out = BytesMut::with_capacity(length + HEADER_BYTES_MAX);
     put_text_header(&mut out, length);
-    context.iter().for_each(|part| out.put_slice(part));
+    pieces.iter().for_each(|part| out.put_slice(part));
     out.freeze()
 }
 

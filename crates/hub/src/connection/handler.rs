@@ -1,3 +1,6 @@
+//! What a protocol does with a connection. The connection calls these from its one task, so a handler needs no lock,
+//! and whatever takes longer it spawns and gets back as mail.
+
 use std::sync::Arc;
 
 use bytes::Bytes;

@@ -1,3 +1,7 @@
+//! What the rest of the hub leaves for a connection: frames, answers and results of reads. Putting something in never
+//! waits, so nobody is held up by a slow client; instead the bytes are counted, and a client that takes nothing of
+//! too much is disconnected.
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! A client of `/ws/mux`: canonical commands, and the events of the sessions it follows.
+//!
+//! Frames go to three handlers: commands on `agent`, files and terminals on their own channels. Reads of the store
+//! are queued and done one at a time, and only while the client has room for what they bring.
 
 use std::collections::VecDeque;
 

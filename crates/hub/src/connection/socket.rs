@@ -1,3 +1,6 @@
+//! The WebSocket of a connection, without tasks of its own. Reading goes through the library; writing does not,
+//! because the frames are encoded once for all clients and only have to be copied to the stream.
+
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};

@@ -1,3 +1,6 @@
+//! The open connections of one protocol. Whoever stops the hub or takes an access back does it under the same lock
+//! under which connections are let in, so none can slip in between.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

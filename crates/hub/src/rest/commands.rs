@@ -1,4 +1,7 @@
 //! Canonical commands over HTTP, for scripts: one command, one answer.
+//!
+//! Commands that follow something need a connection and are refused here. A caller that hangs up has its service
+//! calls taken back, like a client that disconnects.
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! What the handlers of REST calls take from a request, and their errors: who asks, a short JSON body, and an error that
 //! becomes the answer.
+//!
+//! A handler that names `Viewer` or `Manager` among its arguments runs only for callers with that permission; one
+//! that names neither is open to everybody who is known.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::QueryRejection;

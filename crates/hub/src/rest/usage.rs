@@ -1,4 +1,6 @@
 //! What was used, in tokens and money.
+//!
+//! Days are those of the asker's clock, which comes along as an offset: the hub knows no time zones.
 
 use axum::extract::State;
 use axum::response::Json;

@@ -1,3 +1,6 @@
+//! A runner as the hub knows it. Connections of the same runner can overlap for a moment: the newest has the claim,
+//! an older one may still be committing what it has read, and only one that was welcomed gets commands.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 

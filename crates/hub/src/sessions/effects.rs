@@ -77,7 +77,7 @@ fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str
     match event {
         "stream.message_end" | "messages" => {
             let effect = messages_effect(event, text);
-            (effect.as_ref().and_then(said).into_iter().collect(), effect, None)
+            (effect.as_ref().and_then(last_message_change).into_iter().collect(), effect, None)
         }
         // The body is parsed once for both uses. A first record takes the general way below, because it creates its
         // session (a third-party host may begin a run with any `run.*` event).
@@ -105,7 +105,7 @@ fn of_record(owner: &RecordOwner<'_>, seq: u64, ts: i64, event: &str, text: &str
 }
 
 /// What stored messages say for lists.
-fn said(effect: &RecordEffect) -> Option<ProjectionChange> {
+fn last_message_change(effect: &RecordEffect) -> Option<ProjectionChange> {
     match effect {
         RecordEffect::Message(message) => Some(ProjectionChange::Said {
             text: message.last_text.clone(),

@@ -1,4 +1,7 @@
 //! A command on its way out.
+//!
+//! What is set here travels beside the command and is the same for all commands: where it runs, what it waits for,
+//! and under which key it runs at most once.
 
 use qd_wire::mux::{Channel, ClientFrame};
 use qd_wire::{Command, SYSTEM_SESSION};

@@ -1,4 +1,6 @@
 //! Packed blocks: one byte that names the packing, then the block in raw deflate.
+//!
+//! Each block is packed by itself, without memory of the ones before: a lost link leaves nothing to agree on again.
 
 use bytes::Bytes;
 use miniz_oxide::deflate::compress_to_vec;

@@ -1,4 +1,6 @@
 //! The arguments of `qd runner`.
+//!
+//! As in `arguments`, the doc comments are the help texts.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,7 @@
 //! Questions of an agent: how they are shown, and what a person's words mean as an answer.
+//!
+//! Everything that is asked is shown, also what an agent put into the details: a person cannot approve what they have
+//! not seen.
 
 mod form;
 

@@ -1,4 +1,7 @@
 //! `qd doctor`: what is installed, what works, what to do.
+//!
+//! Each check says what it found and, if that is not good, what to do. Only what keeps the server from working is a
+//! failure; a missing agent is a warning.
 
 mod fleet;
 mod machine;

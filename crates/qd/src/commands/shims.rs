@@ -1,4 +1,7 @@
 //! `qd shims`: scripts by which the name of an agent starts a run that can be watched.
+//!
+//! A shim must never be worse than the program: inside a run, without a server, or after `qd` is gone it starts the
+//! program itself.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

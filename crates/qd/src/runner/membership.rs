@@ -1,4 +1,7 @@
 //! Which hub this machine has joined, and the key that proves it: `runner/hub.json` in the data directory.
+//!
+//! The file may hold two memberships and two keys at a time, because the answer to a join or a rotation can be lost:
+//! what is confirmed counts, and what was asked for is kept until it is known.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,7 @@
 //! Where a runner works: at the hub it has joined, or at a server of somebody else (`--protocol run`).
+//!
+//! The two do not mix in one data directory: what one server acknowledges leaves the spool, and the other would never
+//! get it.
 
 use std::path::Path;
 

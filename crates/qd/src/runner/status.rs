@@ -1,4 +1,6 @@
 //! `qd runner status`: the runner of this machine, asked through its socket.
+//!
+//! It needs no hub and no token: the socket belongs to the user, and the file of the link says why there is no hub.
 
 use qd_wire::data::{RunnerInfo, SessionSummary};
 use serde::Serialize;

@@ -1,5 +1,8 @@
 //! `qd pi-server`: hub and runner in one process for clients of the pi-server protocol, on stdio and on a WebSocket.
 //! stdout carries the protocol and nothing else.
+//!
+//! Whoever starts this reads stdout as the protocol, so not even an error may be printed there; everything for people
+//! goes to stderr.
 
 mod lines;
 mod refusal;

@@ -1,4 +1,7 @@
 //! Whether the server encrypts, and with which certificate.
+//!
+//! Without encryption anybody on the way could read the token and run programs here. So an address that others can
+//! reach is encrypted unless the person says otherwise in so many words.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,7 @@
 //! The settings of harnesses: one for each row of the runner's table that has some. Flags, environment and file know
 //! them from there, so that a new harness needs no word here.
+//!
+//! They cannot be fields of the table of settings, whose names are known when it is compiled.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

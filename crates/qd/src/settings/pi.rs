@@ -1,4 +1,7 @@
 //! What the settings of the pi-server protocol, of questions and of breakers come to.
+//!
+//! Zero means "no limit" or "never" where a setting says so; elsewhere it is an error, because it would mean that
+//! nothing works.
 
 use std::time::Duration;
 

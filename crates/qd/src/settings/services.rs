@@ -21,7 +21,7 @@ const DAYS_MAX: u64 = 100 * 365;
 const MINUTES_MAX: u64 = 365 * 24 * 60;
 /// Nobody waits longer than a day for an agent without looking.
 const PUSH_DONE_SECONDS_MAX: u64 = DAY;
-/// A server has ten seconds to stop, its programs included.
+/// An hour; more is a mistake of units. When the server itself stops, programs get less than this setting.
 const KILL_SECONDS_MAX: u64 = 3600;
 
 pub(super) fn services(environment: &Environment, layer: &mut Layer) -> Result<ServiceConfig> {

@@ -1,4 +1,7 @@
 //! Requests that wait for an agent's answer, by the id we gave them. For drivers of agents that answer by id.
+//!
+//! A request is expected before it is written, because the answer may come before the writing call returns. Whatever
+//! happens to the agent, every request that waits gets exactly one answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Conversations that harnesses keep in files of their own, and which of them are sessions of this runner.
+//!
+//! A file that is one of our sessions is listed under the session's name, so that a client opens the session and not
+//! the file a second time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,8 @@
 //! A session after a restart of its runner, or after the end of its agent: what was under way is told, and inputs that
 //! the conversation does not show are looked up in the agent's own file before they are called interrupted.
+//!
+//! The order is that of the conversation: what the agent wrote to its file comes first, then what is called
+//! interrupted because not even the file shows it, and the agent starts last.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! The runner's sign of life, with how busy its machine is.
+//!
+//! The figures help the hub choose a machine for a new session and are shown to people; nothing is decided by a
+//! single one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

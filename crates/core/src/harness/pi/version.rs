@@ -1,4 +1,7 @@
 //! Which pi we can drive.
+//!
+//! Older ones are refused at the start with advice, and not driven with less: what they leave out cannot be made up,
+//! and sessions would seem to hang.
 
 use std::fmt;
 

@@ -209,7 +209,7 @@ fn tool_ended(
 }
 
 fn message_ended(record: &Record<'_>, message: &Message, each: &mut dyn FnMut(ShownEvent<'_>)) {
-    let text = said(message);
+    let text = message_text(message);
     // A message of tool calls or pictures alone is nothing that a terminal would show.
     if text.is_empty() {
         return;
@@ -222,7 +222,7 @@ fn message_ended(record: &Record<'_>, message: &Message, each: &mut dyn FnMut(Sh
 }
 
 /// The text of a message without what the agent thought, and with the end of its last line.
-fn said(message: &Message) -> String {
+fn message_text(message: &Message) -> String {
     let mut text = String::new();
     for part in &message.parts {
         if let Part::Known(KnownPart::Text { text: part, .. }) = part {

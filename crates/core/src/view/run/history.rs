@@ -1,4 +1,6 @@
 //! A run's past as messages, for reading it page by page.
+//!
+//! Ids are made from the record's number, so that nothing has to be stored for them and a page can begin at any id.
 
 use qd_wire::run_protocol::Envelope;
 use serde::Serialize;

@@ -1,3 +1,5 @@
+//! The settings of the pi-server face. What the command line and the file of settings say lies over these defaults.
+
 use std::time::Duration;
 
 /// How the pi-server face runs, with the defaults of every bound.

@@ -104,7 +104,7 @@ impl FromRequestParts<Server> for RunViewer {
     }
 }
 
-fn unusable(error: qd_wire::CodedError) -> Response {
+fn bad_request(error: qd_wire::CodedError) -> Response {
     plain(StatusCode::BAD_REQUEST, &error.message)
 }
 
@@ -135,7 +135,7 @@ async fn runs(
     _: RunViewer,
     query: QueryResult<PageQuery>,
 ) -> Result<Response, Response> {
-    listed(&hub, query, RUNS_DEFAULT).await
+    runs_page(&hub, query, RUNS_DEFAULT).await
 }
 
 async fn recent(
@@ -143,11 +143,11 @@ async fn recent(
     _: RunViewer,
     query: QueryResult<PageQuery>,
 ) -> Result<Response, Response> {
-    listed(&hub, query, RECENT_DEFAULT).await
+    runs_page(&hub, query, RECENT_DEFAULT).await
 }
 
-async fn listed(hub: &Hub, query: QueryResult<PageQuery>, default: usize) -> Result<Response, Response> {
-    let query = read_query(query, "limit and offset must be whole numbers from 0").map_err(unusable)?;
+async fn runs_page(hub: &Hub, query: QueryResult<PageQuery>, default: usize) -> Result<Response, Response> {
+    let query = read_query(query, "limit and offset must be whole numbers from 0").map_err(bad_request)?;
     let limit = query.limit.unwrap_or(default).clamp(1, RUNS_MAX);
     let (runs, total) = lists::runs(hub, query.offset.unwrap_or(0), limit).await.map_err(unreadable)?;
     Ok(([("x-total-count", total.to_string())], Json(runs)).into_response())
@@ -176,7 +176,7 @@ async fn run_messages(
     _: RunViewer,
     query: QueryResult<MessagesQuery>,
 ) -> Result<Response, Response> {
-    past(&hub, &run_id, query, UNKNOWN_RUN).await
+    messages_page(&hub, &run_id, query, UNKNOWN_RUN).await
 }
 
 async fn session_messages(
@@ -185,10 +185,10 @@ async fn session_messages(
     _: RunViewer,
     query: QueryResult<MessagesQuery>,
 ) -> Result<Response, Response> {
-    past(&hub, &session_id, query, "unknown session_id").await
+    messages_page(&hub, &session_id, query, "unknown session_id").await
 }
 
-async fn past(
+async fn messages_page(
     hub: &Hub,
     run_id: &str,
     query: QueryResult<MessagesQuery>,
@@ -196,7 +196,7 @@ async fn past(
 ) -> Result<Response, Response> {
     let error =
         "before_id, before_seq, since_seq and limit must be whole numbers, include_output true or false";
-    let query = read_query(query, error).map_err(unusable)?;
+    let query = read_query(query, error).map_err(bad_request)?;
     let entry = hub.session(run_id).ok_or_else(|| plain(StatusCode::NOT_FOUND, unknown))?;
     messages::page(hub, &entry, &query).await.map(MessagesPage::into_response).map_err(unreadable)
 }
@@ -259,7 +259,7 @@ async fn logs(
     query: QueryResult<LogQuery>,
 ) -> Result<Json<Value>, Response> {
     allowed(&hub, &uri, &headers, Permission::Manage).await?;
-    let query = read_query(query, "lines and max_bytes must be whole numbers from 1").map_err(unusable)?;
+    let query = read_query(query, "lines and max_bytes must be whole numbers from 1").map_err(bad_request)?;
     let path = hub.config.log_path.as_ref();
     let path = path.ok_or_else(|| plain(StatusCode::NOT_FOUND, "this server writes no log file"))?;
     let lines = query.lines.unwrap_or(LOG_LINES.0).clamp(1, LOG_LINES.1);

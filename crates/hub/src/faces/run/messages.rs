@@ -1,4 +1,7 @@
 //! A run's past, page by page: backwards by the document's `before_id` (or `before_seq`), forwards by `since_seq`.
+//!
+//! One record can show several messages or none, so a page is filled by reading on until it is full, within bounds of
+//! its own on what is read.
 
 use axum::response::{IntoResponse, Json, Response};
 use qd_core::record::Record;

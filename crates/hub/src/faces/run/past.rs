@@ -1,4 +1,7 @@
 //! A session as a run. What the hub has seen of it from its first record on is known; of others the log is read.
+//!
+//! A run can have written gigabytes. Of one that began before this hub was started only its first and last records
+//! and its questions are read, which is all that a list shows.
 
 use std::sync::Arc;
 

@@ -1,3 +1,6 @@
+//! Sessions of which this link takes nothing, because their names belong to another runner or are out of bounds. The
+//! runner is told once for each; repeating it for every event would cost more than the events.
+
 use std::collections::HashSet;
 use std::sync::Arc;
 

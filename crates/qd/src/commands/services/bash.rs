@@ -1,4 +1,7 @@
 //! `qd bash`.
+//!
+//! Output comes twice: in pieces while the command runs, some of which may be left out, and at the end in the answer.
+//! What was shown is counted, so that the rest can be printed exactly once.
 
 use std::io::Write;
 

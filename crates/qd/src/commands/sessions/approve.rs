@@ -1,4 +1,7 @@
 //! `qd approve` and `qd deny`.
+//!
+//! The question is read again before it is answered and shown with the answer, so that a person who answers from
+//! memory sees what they have decided.
 
 use qd_wire::command::InputResponseParams;
 use qd_wire::run::Decision;

@@ -1,5 +1,8 @@
 //! A person's own shell commands, and what becomes of them in the conversation: pi writes them into its history
 //! without an event, at once or when its turn is over.
+//!
+//! They become messages when they are found in the history; the time of the last one that was told keeps them from
+//! being told twice.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 

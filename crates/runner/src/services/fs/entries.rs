@@ -1,4 +1,7 @@
 //! The entries of an open directory.
+//!
+//! The one place that lists a directory, so that everybody who walks a tree sees links as links and counts against
+//! the same bound.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

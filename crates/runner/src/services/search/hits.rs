@@ -1,4 +1,6 @@
 //! Lines that matched.
+//!
+//! A line can be megabytes long, so what is told of it is a window around the hit.
 
 use std::io;
 

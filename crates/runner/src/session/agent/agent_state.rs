@@ -1,4 +1,7 @@
 //! The agent of a session as a process: whether it is there, and what is known of it.
+//!
+//! What belongs to one life of the agent is cleared when it ends; what outlives it (its number, whether the bridge
+//! works) stays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

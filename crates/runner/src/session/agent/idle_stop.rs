@@ -1,4 +1,7 @@
 //! Stops agents that nobody needs, and tells the driver whether the hub wants its native events.
+//!
+//! An agent that is stopped for being idle loses nothing: its conversation is in its file, and the next prompt starts
+//! it again.
 
 use qd_core::session::AgentEnd;
 use qd_core::view::watched_form;

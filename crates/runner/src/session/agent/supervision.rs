@@ -1,4 +1,7 @@
 //! Watching over the agent: doing what the health machine orders.
+//!
+//! Whether an agent hangs is decided by the pure machine (`core/health`) from what it is told; here are the looks at
+//! the process, the probes, and the kill.
 
 use qd_core::agent::AgentRequest;
 use qd_core::health::{HealthAction, ProcessSample, SessionActivity};

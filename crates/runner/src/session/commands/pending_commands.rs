@@ -1,4 +1,7 @@
 //! The commands of a session that have no answer yet, and the queue that says which of them goes next.
+//!
+//! The machine knows commands by their tokens only; what they are and who asked is here. An effect that it orders is
+//! carried out once, in its order.
 
 use std::collections::BTreeMap;
 

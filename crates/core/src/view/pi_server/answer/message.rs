@@ -30,7 +30,7 @@ struct MessageView<'a> {
 /// A kept message.
 pub(super) fn of_message(message: &Message) -> Value {
     let error = message.metadata.as_ref().and_then(|metadata| metadata.get("error")).and_then(Value::as_str);
-    told(&MessageView {
+    message_in_pis_form(&MessageView {
         role: message.role,
         parts: &message.parts,
         created_at: message.created_at,
@@ -47,7 +47,7 @@ pub(super) fn of_message(message: &Message) -> Value {
 
 /// A message an agent has just finished.
 pub(in super::super) fn of_native(message: &NativeMessage) -> Value {
-    told(&MessageView {
+    message_in_pis_form(&MessageView {
         role: message.head.role,
         parts: &message.parts,
         created_at: message.head.created_at,
@@ -111,40 +111,40 @@ pub(in super::super) fn role_word(role: Role) -> &'static str {
     }
 }
 
-fn told(told: &MessageView<'_>) -> Value {
-    match told.role {
+fn message_in_pis_form(view: &MessageView<'_>) -> Value {
+    match view.role {
         Role::User => {
-            let content = blocks(told.parts);
-            json!({ "role": "user", "content": content, "timestamp": told.created_at })
+            let content = blocks(view.parts);
+            json!({ "role": "user", "content": content, "timestamp": view.created_at })
         }
-        Role::Assistant => answer(told),
-        Role::Tool => tool_result(told),
+        Role::Assistant => answer(view),
+        Role::Tool => tool_result(view),
         Role::System => {
-            let texts: Vec<&str> = told.parts.iter().filter_map(text_of).collect();
-            json!({ "role": "system", "content": texts.join("\n"), "timestamp": told.created_at })
+            let texts: Vec<&str> = view.parts.iter().filter_map(text_of).collect();
+            json!({ "role": "system", "content": texts.join("\n"), "timestamp": view.created_at })
         }
     }
 }
 
-fn answer(told: &MessageView<'_>) -> Value {
+fn answer(view: &MessageView<'_>) -> Value {
     let mut value = json!({
         "role": "assistant",
-        "content": blocks(told.parts),
+        "content": blocks(view.parts),
         "api": API,
-        "provider": told.provider.unwrap_or_default(),
-        "model": told.model.unwrap_or_default(),
-        "usage": usage(told.usage),
-        "stopReason": told.stop_reason.map_or("stop", stop_word),
-        "timestamp": told.created_at,
+        "provider": view.provider.unwrap_or_default(),
+        "model": view.model.unwrap_or_default(),
+        "usage": usage(view.usage),
+        "stopReason": view.stop_reason.map_or("stop", stop_word),
+        "timestamp": view.created_at,
     });
-    if let Some(error) = told.error {
+    if let Some(error) = view.error {
         value["errorMessage"] = Value::from(error);
     }
     value
 }
 
-fn tool_result(told: &MessageView<'_>) -> Value {
-    let result = told.parts.iter().find_map(|part| match part {
+fn tool_result(view: &MessageView<'_>) -> Value {
+    let result = view.parts.iter().find_map(|part| match part {
         Part::Known(KnownPart::ToolResult { tool_call_id, name, output, is_error, meta, .. }) => {
             let details = meta.as_ref().and_then(|meta| meta.get("details"));
             Some((tool_call_id.as_str(), name.as_deref(), output.as_ref(), *is_error, details))
@@ -154,17 +154,17 @@ fn tool_result(told: &MessageView<'_>) -> Value {
     let (id, name, output, is_error, details) = result.unwrap_or(("", None, None, false, None));
     let mut value = json!({
         "role": "toolResult",
-        "toolCallId": told.tool_call_id.unwrap_or(id),
-        "toolName": told.tool_name.or(name).unwrap_or_default(),
-        "isError": told.is_error.unwrap_or(is_error),
-        "timestamp": told.created_at,
+        "toolCallId": view.tool_call_id.unwrap_or(id),
+        "toolName": view.tool_name.or(name).unwrap_or_default(),
+        "isError": view.is_error.unwrap_or(is_error),
+        "timestamp": view.created_at,
     });
     if let Some(details) = details {
         value["details"] = details.clone();
     }
     let output = match output {
         Some(output) => tool_output(output),
-        None => json!({ "content": blocks(told.parts) }),
+        None => json!({ "content": blocks(view.parts) }),
     };
     if let (Value::Object(fields), Value::Object(output)) = (&mut value, output) {
         fields.extend(output.into_iter().filter(|(name, _)| matches!(name.as_str(), "content" | "details")));

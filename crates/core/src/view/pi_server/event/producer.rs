@@ -78,7 +78,7 @@ impl EventProducer {
                 self.tools.remove(tool_call_id);
                 tool_ended((tool_call_id, name), output, *is_error, *duration_ms, out);
             }
-            AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => tell(
+            AgentEvent::RetryStarted { attempt, max_attempts, delay_ms, error } => push_event(
                 out,
                 &json!({
                     "type": "auto_retry_start", "attempt": attempt, "maxAttempts": max_attempts,
@@ -87,26 +87,29 @@ impl EventProducer {
             ),
             AgentEvent::RetryEnded { success, attempt, final_error } => {
                 let ended = json!({ "type": "auto_retry_end", "success": success, "attempt": attempt });
-                tell(out, &with(ended, "finalError", final_error.as_deref()));
+                push_event(out, &with(ended, "finalError", final_error.as_deref()));
             }
             AgentEvent::CompactionStarted { reason } => self.compaction_started(reason, out),
-            AgentEvent::CompactionEnded { .. } => tell(out, &self.compaction_ended(event)),
+            AgentEvent::CompactionEnded { .. } => push_event(out, &self.compaction_ended(event)),
             AgentEvent::QueueChanged(QueueState { steering, follow_up }) => {
-                tell(out, &json!({ "type": "queue_update", "steering": steering, "followUp": follow_up }));
+                push_event(
+                    out,
+                    &json!({ "type": "queue_update", "steering": steering, "followUp": follow_up }),
+                );
             }
             AgentEvent::Notify { level, message } => {
                 let notice = json!({ "method": "notify", "message": message, "notifyType": level.as_str() });
-                tell(out, &self.shown(notice));
+                push_event(out, &self.extension_request(notice));
             }
             AgentEvent::Status { key, text } => {
                 let status = json!({ "method": "setStatus", "statusKey": key });
-                tell(out, &self.shown(with(status, "statusText", text.as_deref())));
+                push_event(out, &self.extension_request(with(status, "statusText", text.as_deref())));
             }
             AgentEvent::ThinkingLevelChanged { level } => {
-                tell(out, &json!({ "type": "thinking_level_changed", "level": level }));
+                push_event(out, &json!({ "type": "thinking_level_changed", "level": level }));
             }
             AgentEvent::TitleChanged { title } => {
-                tell(out, &json!({ "type": "session_info_changed", "name": title }));
+                push_event(out, &json!({ "type": "session_info_changed", "name": title }));
             }
             AgentEvent::Native(text) => out.push(text.to_string()),
             AgentEvent::Unknown { event, fields } => unknown(event, fields.clone(), out),
@@ -118,7 +121,7 @@ impl EventProducer {
 
     fn compaction_started(&mut self, reason: &str, out: &mut Vec<String>) {
         reason.clone_into(&mut self.compaction_reason);
-        tell(out, &json!({ "type": compaction_name(reason, "compaction_start"), "reason": reason }));
+        push_event(out, &json!({ "type": compaction_name(reason, "compaction_start"), "reason": reason }));
     }
 
     fn start_run(&mut self, out: &mut Vec<String>) {
@@ -171,7 +174,7 @@ impl EventProducer {
         if let Some(mut stream) = self.stream.take() {
             stream.finish(&[], out);
             let message = cut_off(stream.so_far());
-            self.told(&message, out);
+            self.push_message_end(&message, out);
             self.turn_answer = Some(message);
         }
         for (tool_call_id, tool) in std::mem::take(&mut self.tools) {
@@ -208,7 +211,7 @@ impl EventProducer {
                         out.push(json!({ "type": "message_start", "message": message }).to_string());
                     }
                 }
-                self.told(&message, out);
+                self.push_message_end(&message, out);
                 self.turn_answer = Some(message);
             }
             role @ (Role::User | Role::System | Role::Tool) => {
@@ -217,7 +220,7 @@ impl EventProducer {
                     self.next_turn(out);
                 }
                 out.push(json!({ "type": "message_start", "message": message }).to_string());
-                self.told(&message, out);
+                self.push_message_end(&message, out);
                 if role == Role::Tool && self.in_turn {
                     self.turn_results.push(message);
                 }
@@ -226,7 +229,7 @@ impl EventProducer {
     }
 
     /// The end of a message, which `agent_end` will repeat.
-    fn told(&mut self, message: &Value, out: &mut Vec<String>) {
+    fn push_message_end(&mut self, message: &Value, out: &mut Vec<String>) {
         let text = message.to_string();
         out.push(format!("{{\"type\":\"message_end\",\"message\":{text}}}"));
         self.run_bytes += text.len();
@@ -291,7 +294,7 @@ impl EventProducer {
     }
 
     /// Something an extension wants shown and no answer to.
-    fn shown(&mut self, mut request: Value) -> Value {
+    fn extension_request(&mut self, mut request: Value) -> Value {
         self.shown += 1;
         request["type"] = Value::from("extension_ui_request");
         request["requestId"] = Value::from(format!("shown-{}", self.shown));
@@ -299,7 +302,7 @@ impl EventProducer {
     }
 }
 
-fn tell(out: &mut Vec<String>, event: &Value) {
+fn push_event(out: &mut Vec<String>, event: &Value) {
     out.push(event.to_string());
 }
 
@@ -317,12 +320,12 @@ fn tool_ended(
     if let Some(duration_ms) = duration_ms {
         ended["durationMs"] = Value::from(duration_ms);
     }
-    tell(out, &ended);
+    push_event(out, &ended);
 }
 
 fn unknown(event: &str, mut fields: JsonObject, out: &mut Vec<String>) {
     fields.insert("type".to_owned(), Value::from(event));
-    tell(out, &Value::Object(fields));
+    push_event(out, &Value::Object(fields));
 }
 
 /// An answer that was cut off.

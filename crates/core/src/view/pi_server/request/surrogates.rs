@@ -1,5 +1,7 @@
 //! Halves of characters: a JavaScript client that cuts a text inside an emoji sends `\ud83d` alone, which its own
 //! parser takes and ours does not.
+//!
+//! The original accepts such frames, so refusing them would break clients that work with it.
 
 /// What stands for a character that cannot be read.
 const REPLACEMENT: &str = "\\ufffd";

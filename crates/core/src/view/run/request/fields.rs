@@ -1,3 +1,6 @@
+//! The fields of an app's message, read with the words that the document has for what is wrong. A field that is
+//! `null` counts as left out, as in the original.
+
 use qd_wire::{CodedError, JsonObject};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,3 +1,6 @@
+//! One connection as the rest of the face sees it: where its frames go, what it has asked for, and what it missed.
+//! Answers are never dropped; broadcasts and events are, for a client that does not read, and it is told how many.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

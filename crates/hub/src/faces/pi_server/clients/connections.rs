@@ -1,4 +1,7 @@
 //! The clients of the pi-server face. They are counted by themselves, and get none of the hub's own broadcasts.
+//!
+//! A client that is one too many is told so on its WebSocket; but only so many at a time, or those would be the
+//! flood.
 
 use std::sync::Arc;
 

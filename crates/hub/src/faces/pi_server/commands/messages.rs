@@ -1,4 +1,7 @@
 //! `get_messages`: the agent's own words, or the hub's copies where there are none.
+//!
+//! The agent's own messages have everything in pi's form; the copies have what the canonical form keeps, and are
+//! there also while the machine is offline.
 
 use std::sync::Arc;
 

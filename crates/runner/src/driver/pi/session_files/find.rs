@@ -1,4 +1,6 @@
 //! Finds session files below directories. Links are not followed: what they lead to is elsewhere.
+//!
+//! Directories of users can hold anything, so depth and number are bounded, and what cannot be read is passed over.
 
 use std::collections::HashSet;
 use std::fs;
