@@ -2,24 +2,34 @@
 
 mod connection;
 mod hub_queries;
+mod peer;
 mod record_tail;
 mod socket_file;
+mod within;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use qd_wire::{CodedError, ErrorCode};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::process::procfs;
 use crate::runner::LinkCommand;
 use crate::session::RunnerContext;
+use peer::ClientOrigin;
 use socket_file::SocketFile;
 
 /// Clients at once: more than one person's terminals need, few enough that all of them being slow fits in memory.
 const CLIENTS_MAX: usize = 64;
+
+/// Programs of sessions among them, so that these cannot lock out the person.
+const PROGRAMS_MAX: usize = 32;
+
+const UNKNOWN: &str = "Permission denied: the runner cannot tell which program this is: it has ended, runs in a container, \
+                       or was started by the runner for no session. Ask from a terminal of your own";
+const FULL: &str = "Too many programs use the runner's socket; close some and retry";
 
 /// Why the socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -53,21 +63,33 @@ impl LocalServer {
         let (shared, commands, stop) = (Arc::clone(shared), commands.clone(), stop.clone());
         tokio::spawn(async move {
             let mut clients = JoinSet::new();
+            let programs = Arc::new(());
             loop {
                 let accepted = tokio::select! {
                     () = stop.cancelled() => break,
                     Some(_) = clients.join_next() => continue,
-                    accepted = self.listener.accept(), if clients.len() < CLIENTS_MAX => accepted,
+                    // At once, however many there are: who has connected is looked at while it is there to be looked at.
+                    accepted = self.listener.accept() => accepted,
                 };
                 match accepted {
                     Ok((stream, _)) if is_ours(&stream) => {
-                        let place = client_origin(&stream);
-                        clients.spawn(connection::serve(
-                            Arc::clone(&shared),
-                            commands.clone(),
-                            stream,
-                            place,
-                        ));
+                        let origin = peer::origin_of(&stream);
+                        let count =
+                            ClientCount { all: clients.len(), programs: Arc::strong_count(&programs) - 1 };
+                        if let Err(reason) = count.check(&origin) {
+                            connection::turn_away(&stream, &reason);
+                            continue;
+                        }
+                        let own = match origin {
+                            ClientOrigin::InSession(own) => Some((own, Arc::clone(&programs))),
+                            ClientOrigin::Outside | ClientOrigin::Unknown => None,
+                        };
+                        let (shared, commands) = (Arc::clone(&shared), commands.clone());
+                        clients.spawn(async move {
+                            // The second of the two is the place among the programs of sessions.
+                            let within = own.as_ref().map(|(session_id, _)| Arc::clone(session_id));
+                            connection::serve(shared, commands, stream, within).await;
+                        });
                     }
                     Ok(_) => tracing::warn!("a client of another user was turned away from the local socket"),
                     Err(error) => {
@@ -83,22 +105,23 @@ impl LocalServer {
     }
 }
 
-/// Where a client runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ClientOrigin {
-    /// Anywhere on this machine: it is a person's.
-    Outside,
-    /// Below this runner, which starts nothing but sessions: what an agent or a program does is not a person's will.
-    InSession,
+/// How many clients there are.
+struct ClientCount {
+    all: usize,
+    /// Those of sessions.
+    programs: usize,
 }
 
-/// Guards stay the parents of everything their agents start, so nothing gets out by ending its own parent.
-fn client_origin(stream: &UnixStream) -> ClientOrigin {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
-    match peer {
-        Some(pid) if procfs::is_below(pid, own) => ClientOrigin::InSession,
-        Some(_) | None => ClientOrigin::Outside,
+impl ClientCount {
+    /// Why a further one cannot be served.
+    fn check(&self, origin: &ClientOrigin) -> Result<(), CodedError> {
+        let full = || Err(ErrorCode::Busy.with(FULL));
+        match origin {
+            ClientOrigin::Unknown => Err(ErrorCode::PermissionDenied.with(UNKNOWN)),
+            ClientOrigin::InSession(_) if self.programs >= PROGRAMS_MAX => full(),
+            ClientOrigin::InSession(_) | ClientOrigin::Outside if self.all >= CLIENTS_MAX => full(),
+            ClientOrigin::InSession(_) | ClientOrigin::Outside => Ok(()),
+        }
     }
 }
 

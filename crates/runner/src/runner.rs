@@ -62,6 +62,8 @@ pub(crate) struct LinkCommand {
     pub(crate) origin: u64,
     /// From a client at the runner's own socket, who is the runner's owner.
     pub(crate) is_local: bool,
+    /// That client is a program of this session, and not the owner.
+    pub(crate) within: Option<Arc<str>>,
     pub(crate) line: Bytes,
 }
 
@@ -80,6 +82,7 @@ impl Runner {
         uplink: Uplink,
         shutdown: CancellationToken,
     ) -> Result<Runner, RunnerError> {
+        process::become_reaper();
         if config.sweep_abandoned {
             tokio::task::spawn_blocking(process::sweep_abandoned);
         }

@@ -292,7 +292,7 @@ impl UplinkTask {
 
     /// Waits for the runner's task at most, and that waits for no link.
     async fn take_command(&self, origin: u64, line: Bytes) -> Option<LinkEndReason> {
-        let command = LinkCommand { origin, is_local: false, line };
+        let command = LinkCommand { origin, is_local: false, within: None, line };
         self.commands.send(command).await.err().map(|_| LinkEndReason::Stopped)
     }
 

@@ -123,6 +123,7 @@ impl PtyDriver {
             guard: runner.guard.clone(),
             config: runner.process.clone(),
             privileges: Privileges::OfTheUser,
+            session_id: request.session_id.clone(),
         };
         let process = spawn.start_in(&terminal).await?;
         let start = RunStart {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use qd_link::mutex::Mutex;
 use qd_wire::Command;
-use qd_wire::command_table::{Answerer, CommandClass, CommandHead, Permission, class_of, spec};
+use qd_wire::command_table::{Answerer, CommandClass, CommandHead, class_of, spec};
 use qd_wire::data::{AttachData, Resume};
 use qd_wire::{CodedError, ErrorCode};
 use serde_json::Value;
@@ -17,9 +17,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use super::ClientOrigin;
-use super::hub_queries;
 use super::record_tail::RecordTail;
+use super::{hub_queries, within};
 use crate::hub_delivery::{LocalMessage, LocalQueueReceiver, local_queue};
 use crate::runner::{LinkCommand, respond_with};
 use crate::session::{RunnerContext, plain_response};
@@ -37,18 +36,6 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 const DELETE_NEEDS_HUB: &str = "A session is deleted through its hub, which has the history too; try again when it \
                                 can be reached";
 
-/// An agent that could answer would approve its own calls.
-const NOT_FROM_WITHIN: &str = "Permission denied: a program inside a session can neither start or steer sessions nor answer \
-                               questions; do it in a terminal of your own, or in the app";
-
-/// Whether only a person may do it: what a program in a session needs are the services, and those have their gate.
-fn is_a_persons(cmd: &str) -> bool {
-    spec(cmd).is_none_or(|row| match row.permission {
-        Permission::View | Permission::Files | Permission::Shell => false,
-        Permission::Operate | Permission::Approve | Permission::Manage => true,
-    })
-}
-
 /// The cursors of the attaches under way, by command id.
 type AttachCursors = Mutex<VecDeque<(String, Option<u64>)>>;
 
@@ -56,16 +43,25 @@ struct LocalClient {
     shared: Arc<RunnerContext>,
     commands: mpsc::Sender<LinkCommand>,
     origin: u64,
-    place: ClientOrigin,
+    /// It is a program of this session.
+    within: Option<Arc<str>>,
     cursors: AttachCursors,
 }
 
-/// Serves one client until it goes or is too slow.
+/// Says why a client is not served, if it reads at all.
+pub(super) fn turn_away(stream: &UnixStream, reason: &CodedError) {
+    let line = error_line_with(reason.code, &reason.message);
+    // Nothing was written before, so there is room for a line; who has gone already need not hear it.
+    let _unheard = stream.try_write(&line);
+    tracing::warn!(%reason, "a local client was turned away");
+}
+
+/// Serves one client until it goes or is too slow. `within` is the session that it is a program of.
 pub(super) async fn serve(
     shared: Arc<RunnerContext>,
     commands: mpsc::Sender<LinkCommand>,
     stream: UnixStream,
-    place: ClientOrigin,
+    within: Option<Arc<str>>,
 ) {
     let (read, write) = stream.into_split();
     let (queue, pieces) = local_queue();
@@ -73,7 +69,7 @@ pub(super) async fn serve(
     shared.hub_delivery.add_local(origin, queue);
     // Also when this task is dropped in the middle.
     let _entry = ClientRegistration { shared: Arc::clone(&shared), origin };
-    let client = LocalClient { shared, commands, origin, place, cursors: AttachCursors::default() };
+    let client = LocalClient { shared, commands, origin, within, cursors: AttachCursors::default() };
     // Whichever ends first ends the other: a client that does not read is as good as gone.
     tokio::select! {
         () = client.read(read) => {}
@@ -140,7 +136,7 @@ impl LocalClient {
         }
         let head = match serde_json::from_str::<CommandHead<'_>>(text) {
             Ok(head) => head,
-            // The runner's task answers those, as it does the hub's.
+            // The runner's task answers those, as it does the hub's; it does nothing else with them.
             Err(_) => return self.forward(line).await,
         };
         let Some(cmd) = head.cmd.as_deref() else { return self.complain("The command has no 'cmd'") };
@@ -149,17 +145,25 @@ impl LocalClient {
             Err(_) => return self.complain("The field 'id' must be a string"),
         };
         let session_id = head.session_id.as_deref().unwrap_or_default();
-        if self.place == ClientOrigin::InSession && is_a_persons(cmd) {
-            return self.respond(
-                session_id,
-                &id,
-                cmd,
-                Err(&ErrorCode::PermissionDenied.with(NOT_FROM_WITHIN)),
-            );
+        let Some(own) = self.within.as_deref() else {
+            return self.take_command(cmd, id, session_id, text, line.clone()).await;
+        };
+        let needs_session = spec(cmd).is_some_and(|row| row.needs_session);
+        let session_id = if needs_session && !within::is_a_session(session_id) { own } else { session_id };
+        match within::confined(own, &head, text) {
+            Ok(confined) => match std::str::from_utf8(&confined) {
+                Ok(text) => self.take_command(cmd, id, session_id, text, confined.clone()).await,
+                Err(error) => self.complain(&error.to_string()),
+            },
+            Err(error) => self.respond(session_id, &id, cmd, Err(&error)),
         }
+    }
+
+    async fn take_command(&self, cmd: &str, id: String, session_id: &str, text: &str, line: Bytes) {
         if spec(cmd).is_some_and(|row| row.answerer == Answerer::Hub) {
+            let asker = hub_queries::LocalAsker { origin: self.origin, within: self.within.as_deref() };
             let answer = match Command::parse(cmd, text) {
-                Ok(command) => hub_queries::answer(&self.shared, self.origin, session_id, &command).await,
+                Ok(command) => hub_queries::answer(&self.shared, asker, session_id, &command).await,
                 Err(error) => Err(error.into()),
             };
             return self.respond(session_id, &id, cmd, answer.as_ref().map(Option::as_deref));
@@ -175,7 +179,7 @@ impl LocalClient {
     }
 
     async fn forward(&self, line: Bytes) {
-        let command = LinkCommand { origin: self.origin, is_local: true, line };
+        let command = LinkCommand { origin: self.origin, is_local: true, within: self.within.clone(), line };
         if self.commands.send(command).await.is_err() {
             self.complain("The runner stops");
         }
@@ -283,8 +287,11 @@ async fn send_slow_client_error(write: &mut OwnedWriteHalf) -> std::io::Result<(
 }
 
 fn error_line(error: &str) -> Bytes {
-    let mut line =
-        serde_json::json!({ "type": "error", "error": error, "code": ErrorCode::InvalidRequest }).to_string();
+    error_line_with(ErrorCode::InvalidRequest, error)
+}
+
+fn error_line_with(code: ErrorCode, error: &str) -> Bytes {
+    let mut line = serde_json::json!({ "type": "error", "error": error, "code": code }).to_string();
     line.push('\n');
     line.into()
 }

@@ -15,23 +15,37 @@ use crate::clock::now_ms;
 use crate::session::RunnerContext;
 use crate::uplink::{describe_all, load};
 
+/// Who wants to know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocalAsker<'a> {
+    pub(super) origin: u64,
+    /// A program of this session, which sees no other.
+    pub(super) within: Option<&'a str>,
+}
+
+impl LocalAsker<'_> {
+    fn sees(&self, session_id: &str) -> bool {
+        self.within.is_none_or(|own| own == session_id)
+    }
+}
+
 /// The `data` of a read, or why there is none.
 pub(super) async fn answer(
     shared: &RunnerContext,
-    origin: u64,
+    asker: LocalAsker<'_>,
     session_id: &str,
     command: &Command,
 ) -> Result<Option<String>, CodedError> {
     match command {
-        Command::ListSessions(_) => sessions(shared).await.map(|data| json(&data)),
-        Command::GetRunners(_) => Ok(json(&runners(shared))),
+        Command::ListSessions(_) => sessions(shared, asker).await.map(|data| json(&data)),
+        Command::GetRunners(_) => Ok(json(&runners(shared, asker))),
         Command::GetMessages(params) => messages(shared, session_id, params).await.map(|data| json(&data)),
         Command::SessionDetach(_) => {
-            shared.hub_delivery.detach_local(origin, session_id);
+            shared.hub_delivery.detach_local(asker.origin, session_id);
             Ok(None)
         }
         // Only service calls can be taken back here; a turn is ended with `abort`.
-        Command::Cancel(params) if shared.services.cancel(origin, &params.target, true) => Ok(None),
+        Command::Cancel(params) if shared.services.cancel(asker.origin, &params.target, true) => Ok(None),
         Command::Cancel(params) => {
             let error = format!("No command '{}' of this connection waits for its answer", params.target);
             Err(ErrorCode::NotFound.with(error))
@@ -50,12 +64,13 @@ fn json(data: &impl Serialize) -> Option<String> {
     serde_json::to_string(data).ok()
 }
 
-/// All sessions, most recently active first.
-async fn sessions(shared: &RunnerContext) -> Result<SessionsData, CodedError> {
+/// All sessions that the asker sees, most recently active first.
+async fn sessions(shared: &RunnerContext, asker: LocalAsker<'_>) -> Result<SessionsData, CodedError> {
     let rows = shared.store.sessions().await.map_err(unreadable)?;
     let mut states = describe_all(shared).await;
     let mut sessions: Vec<SessionSummary> = rows
         .into_iter()
+        .filter(|row| asker.sees(&row.session_id))
         .filter_map(|row| {
             // A session that is just being created or deleted is in one of the two lists only, and not shown.
             let state = states.remove(&row.session_id)?;
@@ -98,8 +113,10 @@ fn summary(
 }
 
 /// This runner; it knows of no other.
-fn runners(shared: &RunnerContext) -> RunnersData {
+fn runners(shared: &RunnerContext, asker: LocalAsker<'_>) -> RunnersData {
     let config = &shared.config;
+    let mut sessions = shared.process_table.sessions();
+    sessions.retain(|session| asker.sees(&session.session_id));
     let runner = RunnerInfo {
         runner_id: config.runner_id.clone(),
         hostname: config.hostname.clone(),
@@ -114,7 +131,7 @@ fn runners(shared: &RunnerContext) -> RunnersData {
         rotated_at: None,
         revoked_at: None,
         load: Some(load(shared)),
-        sessions: shared.process_table.sessions(),
+        sessions,
     };
     RunnersData { runners: vec![runner] }
 }

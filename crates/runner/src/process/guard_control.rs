@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::exit_status::ExitStatus;
+use super::guard_table::GuardEntry;
 use super::line_reader::LineReader;
 use super::orphan_sweep;
 use crate::guard::cgroup::AgentCgroup;
@@ -44,6 +45,8 @@ impl GuardReports {
 /// Everything needed to see one guard through to its end.
 pub(super) struct GuardSupervisor {
     pub(super) guard: Child,
+    /// Until the guard is reaped: what is below it is known by it.
+    pub(super) entry: Option<GuardEntry>,
     pub(super) reports: GuardReports,
     /// Reads the rest of stderr; a terminal has none of its own.
     pub(super) stderr: Option<JoinHandle<()>>,
@@ -72,6 +75,7 @@ impl GuardSupervisor {
         if let Err(error) = self.guard.wait().await {
             tracing::warn!(%error, "the guard could not be reaped");
         }
+        drop(self.entry);
     }
 
     /// None if the guard ended without a report, that is, was killed.

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-
-/// Parents looked at before a chain is given up.
-const PARENTS_MAX: usize = 4096;
+use std::io::ErrorKind;
 
 /// What is used of `/proc/{pid}/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +11,8 @@ pub(crate) struct ProcessStat {
     pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) group: i32,
+    /// Of processes, as `setsid` makes one.
+    pub(crate) session: i32,
     /// User and system time together.
     pub(crate) cpu_ticks: u64,
     pub(crate) start_ticks: u64,
@@ -28,6 +28,16 @@ impl ProcessStat {
 /// Reads the state of one process; none if it does not exist.
 pub(crate) fn read_stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The same with the reason why nothing is known.
+pub(crate) fn look_at(pid: i32) -> Result<ProcessStat, ErrorKind> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).map_err(|error| match error.raw_os_error() {
+        // What a process that ends in the middle of it says.
+        Some(number) if number == rustix::io::Errno::SRCH.raw_os_error() => ErrorKind::NotFound,
+        _ => error.kind(),
+    })?;
+    parse_stat(&bytes).ok_or(ErrorKind::InvalidData)
 }
 
 /// Resident pages from `/proc/{pid}/statm`.
@@ -64,20 +74,6 @@ pub(crate) fn descendants(ancestor: i32) -> Vec<ProcessStat> {
     found
 }
 
-/// Whether the chain of parents of `pid` reaches `ancestor`, which is not below itself.
-pub(crate) fn is_below(pid: i32, ancestor: i32) -> bool {
-    let mut process = pid;
-    // A chain that is longer than any real one changes while it is read.
-    for _ in 0..PARENTS_MAX {
-        match read_stat(process) {
-            Some(stat) if stat.parent == ancestor => return true,
-            Some(stat) if stat.parent > 0 => process = stat.parent,
-            Some(_) | None => return false,
-        }
-    }
-    false
-}
-
 /// The name in the second field may hold anything, even `)` and blanks, so the last `)` counts.
 fn parse_stat(bytes: &[u8]) -> Option<ProcessStat> {
     let name_end = memchr::memrchr(b')', bytes)?;
@@ -92,6 +88,7 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcessStat> {
         state: *field(3)?.as_bytes().first()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
         cpu_ticks: field(14)?.parse::<u64>().ok()? + field(15)?.parse::<u64>().ok()?,
         start_ticks: field(22)?.parse().ok()?,
     })
@@ -112,6 +109,7 @@ mod tests {
                 state: b'S',
                 parent: 7,
                 group: 42,
+                session: 42,
                 cpu_ticks: 42,
                 start_ticks: 987_654,
             };
@@ -131,7 +129,7 @@ mod tests {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let parent = read_stat(own).unwrap().parent;
         assert!(descendants(parent).iter().any(|process| process.pid == own));
-        assert!(is_below(own, parent) && !is_below(parent, own) && !is_below(own, own));
-        assert!(!is_below(i32::MAX, own), "nobody");
+        assert_eq!(look_at(own).unwrap().parent, parent);
+        assert_eq!(look_at(i32::MAX), Err(ErrorKind::NotFound));
     }
 }

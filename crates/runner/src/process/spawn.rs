@@ -21,6 +21,7 @@ use super::agent_process::AgentProcess;
 use super::agent_stdin::AgentStdin;
 use super::environment::Environment;
 use super::guard_control::{GuardReports, GuardSupervisor};
+use super::guard_table::{self, GuardEntry};
 use super::guarded_process::GuardedProcess;
 use super::process_stats::StatsReader;
 use super::spawn_error::{ProgramLookup, SpawnError};
@@ -43,6 +44,8 @@ pub struct SpawnSpec {
     pub guard: GuardCommand,
     pub config: ProcessConfig,
     pub privileges: Privileges,
+    /// The session whose program it is; empty for none. At the runner's own socket it can act for that one only.
+    pub session_id: String,
 }
 
 /// What the program may become.
@@ -153,12 +156,15 @@ impl SpawnSpec {
         let environment = self.environment.variables();
         let key = KeyOwner::current().map(|owner| owner.new_key());
         let cgroup = key.as_deref().filter(|_| self.config.use_cgroup).and_then(AgentCgroup::create);
-        match self.start_guard(&environment, key.as_deref(), cgroup.as_ref(), terminal) {
-            Ok((guard, control)) => {
+        let start = || self.start_guard(&environment, key.as_deref(), cgroup.as_ref(), terminal);
+        let pid_of = |(guard, _): &(Child, UnixStream)| i32::try_from(guard.id()?).ok();
+        match guard_table::start(&self.session_id, start, pid_of) {
+            Ok(((guard, control), entry)) => {
                 let (read_half, control) = control.into_split();
                 let path_variable = environment.get(OsStr::new("PATH")).cloned();
                 Ok(StartedGuard {
                     guard,
+                    entry,
                     reports: GuardReports::new(read_half),
                     control,
                     key,
@@ -259,6 +265,7 @@ impl SpawnSpec {
 /// A guard that has been started and not reported yet.
 struct StartedGuard {
     guard: Child,
+    entry: Option<GuardEntry>,
     reports: GuardReports,
     control: OwnedWriteHalf,
     key: Option<String>,
@@ -288,9 +295,9 @@ enum GuardError {
 impl StartedGuard {
     /// The program runs: from here on its end is waited for.
     fn supervise(self, pid: i32, stderr: Option<JoinHandle<()>>) -> GuardedProcess {
-        let StartedGuard { guard, reports, control, key, cgroup, path_variable: _ } = self;
+        let StartedGuard { guard, entry, reports, control, key, cgroup, path_variable: _ } = self;
         let (exit_sender, exit) = watch::channel(None);
-        let supervisor = GuardSupervisor { guard, reports, stderr, exit: exit_sender, key, cgroup };
+        let supervisor = GuardSupervisor { guard, entry, reports, stderr, exit: exit_sender, key, cgroup };
         tokio::spawn(supervisor.run());
         GuardedProcess { pid, stats: Mutex::new(StatsReader::new(pid)), exit, control }
     }

@@ -12,7 +12,7 @@ use qd_core::ledger::{LedgerVerdict, Submission};
 use qd_link::backoff::random;
 use qd_wire::command::SessionConfig;
 use qd_wire::command_table::{BARRIER, CommandClass, CommandHead, Lane, TAKE_BACK, class_of, spec};
-use qd_wire::people::Rights;
+use qd_wire::people::{Rights, Role};
 use qd_wire::{CodedError, Command, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
@@ -266,7 +266,9 @@ fn incoming(shared: &RunnerContext, command: &LinkCommand, head: &CommandHead<'_
     // A local client cannot choose who it is: what it writes into these fields is not looked at.
     let (principal, connection, client_command_id) = if command.is_local {
         let own_id = Some(link_id.clone()).filter(|id| !id.is_empty());
-        (OWNER.to_owned(), format!("local{}", command.origin), own_id)
+        // Nor can a program in a session be who has started it.
+        let principal = command.within.as_ref().map_or(OWNER.to_owned(), |own| format!("agent:{own}"));
+        (principal, format!("local{}", command.origin), own_id)
     } else {
         let connection = owned(&head.connection_id).unwrap_or_default();
         (owned(&head.user_id).unwrap_or_default(), connection, owned(&head.client_command_id))
@@ -279,7 +281,11 @@ fn incoming(shared: &RunnerContext, command: &LinkCommand, head: &CommandHead<'_
         cmd: owned(&head.cmd).unwrap_or_default(),
         line: command.line.clone(),
         principal,
-        rights: if command.is_local { Rights::ALL } else { head.rights() },
+        rights: match &command.within {
+            Some(_) => Rights::of(Role::Operator),
+            None if command.is_local => Rights::ALL,
+            None => head.rights(),
+        },
         connection,
         client_command_id,
         idempotency_key: owned(&head.idempotency_key),

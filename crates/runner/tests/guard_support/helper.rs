@@ -2,6 +2,7 @@
 
 mod fake_pi;
 mod parrot;
+mod socket_client;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,14 @@ fn main() -> ExitCode {
         Some("pi") => {
             fake_pi::main(&std::env::args().skip(2).collect::<Vec<_>>());
             ExitCode::SUCCESS
+        }
+        Some(word @ ("socket-ask" | "socket-attack" | "socket-orphan")) => {
+            let args: Vec<String> = std::env::args().skip(2).collect();
+            match (word, args.first()) {
+                ("socket-ask", Some(socket)) => socket_client::ask(socket),
+                ("socket-attack", Some(socket)) => socket_client::attack(socket),
+                _ => socket_client::orphan(&args),
+            }
         }
         Some("parrot") => {
             parrot::main();
@@ -48,6 +57,7 @@ fn run(program: Vec<std::ffi::OsString>, use_cgroup: bool) -> ExitCode {
             guard,
             config,
             privileges: Privileges::default(),
+            session_id: String::new(),
         };
         match spawn.start().await {
             Ok(agent) => {

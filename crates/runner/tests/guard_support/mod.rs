@@ -78,6 +78,7 @@ impl ProcessFixture {
                 ..ProcessConfig::default()
             },
             privileges: Privileges::Fixed,
+            session_id: String::new(),
         }
     }
 

@@ -18,6 +18,8 @@ mod second_harness;
 #[cfg(target_os = "linux")]
 mod services;
 #[cfg(target_os = "linux")]
+mod session_programs;
+#[cfg(target_os = "linux")]
 mod supervision;
 mod support;
 mod uplink;

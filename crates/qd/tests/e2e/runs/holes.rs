@@ -167,27 +167,32 @@ async fn hole_08_a_viewer_starts_nothing_and_answers_nothing() {
 #[tokio::test]
 async fn hole_08_a_program_in_a_run_neither_answers_nor_starts_anything_by_the_socket() {
     let (qd, mut app, host, run) = app_with_cat().await;
-    let (request, question) = gated(&mut app, "rpc.bash", &run, json!({"cmd": "touch ran"})).await;
-    let request_id = question["request_id"].as_str().unwrap();
     let program = env!("CARGO_BIN_EXE_qd");
     let cmd = format!(
-        "{program} ls --local >list 2>&1; echo list:$?; \
-         {program} approve --local {run} {request_id} >answer 2>&1; echo answer:$?; \
+        "{program} ls --local >list 2>&1; echo list:$?; until test -s id; do sleep 0.05; done; \
+         {program} approve --local $QD_RUN_ID $(cat id) >answer 2>&1; echo answer:$?; \
          {program} run --local --detach -- touch ran >start 2>&1; echo start:$?; \
-         (setsid bash -c '{program} approve --local {run} {request_id} >away 2>&1; echo $? >ended' &); \
+         (setsid bash -c '{program} approve --local $QD_RUN_ID $(cat id) >away 2>&1; echo $? >ended' &); \
          until test -s ended; do sleep 0.05; done; echo away:$(cat ended); cat"
     );
     let inner = start(&qd, &mut app, &host, &cmd).await;
+    let (request, question) = gated(&mut app, "rpc.bash", &inner, json!({"cmd": "touch ran"})).await;
+    let request_id = question["request_id"].as_str().unwrap();
+    // Moved into its place, so that nobody reads a half.
+    std::fs::write(qd.sandbox().work().join("id.new"), request_id).unwrap();
+    std::fs::rename(qd.sandbox().work().join("id.new"), qd.sandbox().work().join("id")).unwrap();
     app.wait_output(&inner, "away:").await;
     let read = |name: &str| std::fs::read_to_string(qd.sandbox().work().join(name)).unwrap();
-    assert!(read("list").contains(&run), "it may look: {}", read("list"));
+    let list = read("list");
+    assert!(list.contains(&inner) && !list.contains(&run), "it may look at itself only: {list}");
+    assert!(!list.contains("error"), "{list}");
     for name in ["answer", "start", "away"] {
         assert!(read(name).contains("a program inside a session"), "{name}: {}", read(name));
     }
     assert_ne!(read("ended"), "0\n");
     assert!(!qd.sandbox().work().join("ran").exists());
     // A person outside may.
-    let output = qd.sandbox().run(&["approve", "--local", &run, request_id]).await;
+    let output = qd.sandbox().run(&["approve", "--local", &inner, request_id]).await;
     assert!(output.status.success(), "{output:?}");
     assert_eq!(app.response(0, &request).await["data"]["ok"], true);
 }

@@ -141,7 +141,7 @@ async fn what_cannot_be_created_says_why_and_leaves_nothing() {
     let create = |id: Option<&str>, config: Value| json!({"cmd": "session.create", "session_id": id, "config": config});
     let cases = [
         (create(None, json!({"harness": "opencode"})), "Unknown harness 'opencode'"),
-        (create(None, json!({"harness": "demo", "cwd": "/no/such/place"})), "an existing directory"),
+        (create(None, json!({"harness": "demo", "cwd": "/no/such/place"})), "no directory /no/such/place"),
         (create(None, json!({"harness": "demo", "cwd": "relative"})), "absolute"),
         (create(None, json!({})), "harness"),
         (create(Some("../../etc"), json!({"harness": "demo"})), "Session ID must contain only"),

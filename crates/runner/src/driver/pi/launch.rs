@@ -96,6 +96,7 @@ pub(super) async fn launch(
         guard: runner.guard.clone(),
         config: runner.process.clone(),
         privileges: Privileges::Fixed,
+        session_id: request.session_id.clone(),
     };
     let process = spawn.start().await?;
     let place = PiConversation {

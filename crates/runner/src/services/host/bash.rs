@@ -111,6 +111,7 @@ fn spawn(config: &RunnerConfig, root: &Path, session_id: &str, command: &str) ->
         guard: config.guard.clone(),
         config: config.process.clone(),
         privileges: Privileges::OfTheUser,
+        session_id: session_id.to_owned(),
     }
 }
 

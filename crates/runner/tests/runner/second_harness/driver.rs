@@ -49,6 +49,7 @@ impl Harness for Parrot {
                 guard: runner.guard.clone(),
                 config: runner.process.clone(),
                 privileges: Privileges::Fixed,
+                session_id: request.session_id,
             };
             let mut process = spawn.start().await?;
             let stdout = process.take_stdout().unwrap();
