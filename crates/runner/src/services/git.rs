@@ -1,12 +1,16 @@
-//! Git by its own program. A repository is somebody else's: nothing in its configuration may run anything.
+//! Git by its own program. A repository is somebody else's: nothing in it may run anything or lead elsewhere, so it is
+//! checked first (`repository`), and git works with a git directory of ours (`private_dir`).
 
 pub(crate) mod branch;
 mod diff;
 mod log;
+mod private_dir;
 mod program;
+mod repository;
 mod session_worktree;
 mod status;
 mod worktree;
+mod worktree_files;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +22,7 @@ use program::Git;
 pub(crate) use session_worktree::SessionWorktree;
 
 /// Where git works.
+#[derive(Clone)]
 pub(super) struct GitDirectory<'a> {
     pub(super) root: &'a Path,
     /// Where worktrees may be besides.

@@ -1,10 +1,9 @@
 //! What is checked out in a directory, read from git's own files: no program is started for it.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// As much as these files can sensibly hold.
-const FILE_BYTES_MAX: u64 = 4096;
+use super::repository::Repository;
+use super::repository::references::{Reference, head_in};
 
 /// The longest name that is told.
 const BRANCH_CHARACTERS_MAX: usize = 256;
@@ -13,40 +12,21 @@ const BRANCH_CHARACTERS_MAX: usize = 256;
 const COMMIT_CHARACTERS: usize = 7;
 
 /// The branch that is checked out where a directory is, or the beginning of the commit's id where that is none. `None`
-/// outside of repositories. A few short reads, so it is done where it is asked.
+/// outside of repositories, and for those that git would not be started on. A few short reads, so it is done where it
+/// is asked.
 pub(crate) fn of_directory(directory: &Path) -> Option<String> {
-    let head = directory.ancestors().find_map(git_directory)?.join("HEAD");
-    let text = read(&head)?;
-    let name = match text.strip_prefix("ref:") {
-        Some(reference) => {
-            let reference = reference.trim();
-            reference.strip_prefix("refs/heads/").unwrap_or(reference).to_owned()
+    let directory = directory.canonicalize().ok()?;
+    let repository = Repository::find(&directory).ok().flatten()?;
+    let name = match head_in(&repository.own.dir).ok().flatten()? {
+        Reference::Symbolic(name) => {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned()
         }
-        None => text.trim().chars().take(COMMIT_CHARACTERS).collect(),
+        Reference::Object(id) => id.chars().take(COMMIT_CHARACTERS).collect(),
     };
     let name: String =
         name.chars().filter(|character| !character.is_control()).take(BRANCH_CHARACTERS_MAX).collect();
     (!name.is_empty()).then_some(name)
-}
-
-/// Git's own directory of a repository or worktree whose files begin here.
-fn git_directory(top: &Path) -> Option<PathBuf> {
-    let path = top.join(".git");
-    let found = std::fs::metadata(&path).ok()?;
-    if found.is_dir() {
-        return path.join("HEAD").is_file().then_some(path);
-    }
-    // A worktree or a submodule has a file that says where.
-    let text = read(&path)?;
-    let named = text.strip_prefix("gitdir:")?.trim();
-    Some(top.join(named))
-}
-
-fn read(path: &Path) -> Option<String> {
-    let file = std::fs::File::open(path).ok().filter(|_| path.is_file())?;
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 #[cfg(test)]
@@ -68,8 +48,25 @@ mod tests {
 
         let worktree = place.path().join("w");
         std::fs::create_dir_all(&worktree).unwrap();
-        std::fs::write(top.join(".git/worktrees/w/HEAD"), "ref: refs/heads/qd/one\n").unwrap();
+        let own = top.join(".git/worktrees/w");
+        std::fs::write(own.join("HEAD"), "ref: refs/heads/qd/one\n").unwrap();
+        std::fs::write(own.join("commondir"), "../..\n").unwrap();
         std::fs::write(worktree.join(".git"), "gitdir: ../app/.git/worktrees/w\n").unwrap();
+        assert_eq!(of_directory(&worktree), None, "the repository does not know it");
+        std::fs::write(own.join("gitdir"), worktree.join(".git").to_str().unwrap()).unwrap();
         assert_eq!(of_directory(&worktree).as_deref(), Some("qd/one"));
+    }
+
+    #[test]
+    fn secrets_are_no_branches() {
+        let place = tempfile::tempdir().unwrap();
+        let (top, secret) = (place.path().join("app"), place.path().join("secret"));
+        std::fs::create_dir_all(top.join(".git")).unwrap();
+        std::fs::write(&secret, "ref: refs/heads/hunter2\n").unwrap();
+        std::os::unix::fs::symlink(&secret, top.join(".git/HEAD")).unwrap();
+        assert_eq!(of_directory(&top), None);
+        std::fs::remove_file(top.join(".git/HEAD")).unwrap();
+        std::fs::write(top.join(".git/HEAD"), "hunter2\n").unwrap();
+        assert_eq!(of_directory(&top), None);
     }
 }

@@ -1,18 +1,18 @@
 //! `git.diff`: a page of what changed, and the list of files it touches.
 
-use std::path::{Path, PathBuf};
-
-use qd_wire::ErrorCode;
 use qd_wire::service::{GitDiffData, GitDiffFile, GitDiffParams};
 use serde_json::json;
 
-use super::program::Git;
+use super::program::{Git, GitContext, failure};
 use super::{relative, revision};
-use crate::services::call::{CallOutput, CallResult, ServiceError, ServiceResult};
+use crate::services::call::{CallOutput, CallResult, ServiceResult};
 
 /// Bytes of a page without a limit, and at most.
 const PAGE_BYTES: usize = 1 << 20;
 const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Repositories that are left out of a diff of untracked files, by their names.
+const NESTED_REPOSITORIES_MAX: usize = 1000;
 
 /// Files listed with a page.
 const FILES_MAX: usize = 20_000;
@@ -27,35 +27,29 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> CallResult {
         Some(base) => Some(commit(git, base).await?),
         None => None,
     };
-    let index = match params.untracked {
-        Some(true) => Some(TemporaryIndex::with_untracked(git, path).await?),
-        _ => None,
-    };
-    // External diff and textconv programs are named by the repository's own settings; reading a diff must not run them.
+    if params.untracked == Some(true) {
+        add_untracked(git, path).await?;
+    }
     let mut options = vec!["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--relative"];
-    options.push("--ignore-submodules=dirty");
+    // The repository's own .gitmodules beats the configuration, but not these.
+    options.extend(["--ignore-submodules=dirty", "--submodule=short"]);
     if staged {
         options.push("--cached");
     }
     let paths = git.pathspecs(path);
     let paths = paths.iter().map(String::as_str);
     let tail: Vec<&str> = base.as_deref().into_iter().chain(["--"]).chain(paths).collect();
-    let environment: Vec<(&str, &Path)> =
-        index.iter().map(|index| ("GIT_INDEX_FILE", index.file.as_path())).collect();
 
     let offset = params.offset.unwrap_or(0);
     let limit = params.limit.map_or(PAGE_BYTES, |limit| usize::try_from(limit).unwrap_or(PAGE_BYTES_MAX));
     let mut page = DiffPage::new(offset, limit.clamp(1, PAGE_BYTES_MAX));
     let whole: Vec<&str> = options.iter().chain(&tail).copied().collect();
-    let (code, complaint) = git.stream(&whole, &environment, |piece| page.take(piece)).await?;
+    let (code, complaint) = git.stream(&whole, &GitContext::default(), |piece| page.take(piece)).await?;
     if code != 0 {
-        return Err(ServiceError::coded(
-            ErrorCode::Failed,
-            if complaint.is_empty() { "git diff failed".to_owned() } else { complaint },
-        ));
+        return Err(failure(&complaint, code));
     }
     let counts: Vec<&str> = options.iter().chain(&["--numstat", "-z"]).chain(&tail).copied().collect();
-    let counted = git.output(&counts, &environment).await?.check()?;
+    let counted = git.output(&counts, &GitContext::default()).await?.check()?;
     let (files, has_more_files) = files(&counted);
 
     let (stdout, next_offset) = page.cut();
@@ -71,7 +65,7 @@ pub(super) async fn diff(git: &Git, params: &GitDiffParams) -> CallResult {
 pub(super) async fn commit(git: &Git, name: &str) -> ServiceResult<String> {
     let named = format!("{}^{{commit}}", revision(name)?);
     let arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", &named];
-    let output = git.output(&arguments, &[]).await?;
+    let output = git.output(&arguments, &GitContext::default()).await?;
     let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if output.code != 0 || id.is_empty() {
         refuse!(InvalidRequest, "'{name}' is not the name of a commit or branch here");
@@ -152,66 +146,31 @@ fn before_character(bytes: &[u8]) -> usize {
     }
 }
 
-/// A copy of the index that also knows the files git does not; the real one is not touched.
-struct TemporaryIndex {
-    file: PathBuf,
-}
-
-impl TemporaryIndex {
-    async fn with_untracked(git: &Git, path: &str) -> ServiceResult<TemporaryIndex> {
-        let found = git.output(&["rev-parse", "--git-path", "index"], &[]).await?.check()?;
-        let found = String::from_utf8_lossy(&found).trim_end_matches('\n').to_owned();
-        let source = git.root().join(found);
-        let index = TemporaryIndex { file: std::env::temp_dir().join(temporary_name()?) };
-        let target = index.file.clone();
-        let copied = tokio::task::spawn_blocking(move || copy_privately(&source, &target)).await?;
-        copied.map_err(|error| {
-            ServiceError::coded(ErrorCode::Failed, format!("the index cannot be copied: {error}"))
-        })?;
-        let paths = git.pathspecs(path);
-        // With an intent to add, a file counts as known but empty, so that its diff is its whole content.
-        let mut add = vec!["-c", "advice.addEmbeddedRepo=false", "add", "--intent-to-add", "--"];
-        add.extend(paths.iter().map(String::as_str));
-        let output = git.output(&add, &[("GIT_INDEX_FILE", &index.file)]).await?;
-        // A deleted path is nothing to add, and its diff is there all the same.
-        if output.code != 0 && !output.complaint.contains("did not match any files") {
-            output.check()?;
-        }
-        Ok(index)
+/// Makes the index also know the files git does not; it is a copy, and the real one is not touched. With an intent to
+/// add, a file counts as known but empty, so that its diff is its whole content.
+async fn add_untracked(git: &Git, path: &str) -> ServiceResult<()> {
+    let paths = git.pathspecs(path);
+    let mut list = vec!["ls-files", "--others", "--exclude-standard", "-z", "--"];
+    list.extend(paths.iter().map(String::as_str));
+    let found = git.output(&list, &GitContext::default()).await?.check()?;
+    // Repositories in the repository are left out: git would read their git directories, which were not checked.
+    let nested = found.split(|byte| *byte == 0).filter(|name| name.ends_with(b"/"));
+    let mut excluded = Vec::new();
+    for name in nested {
+        let Ok(name) = std::str::from_utf8(name) else {
+            refuse!(Unsupported, "the name of a repository in the repository is not UTF-8");
+        };
+        excluded.push(format!(":(exclude,literal){}", name.trim_end_matches('/')));
     }
-}
-
-impl Drop for TemporaryIndex {
-    fn drop(&mut self) {
-        // A git that was killed leaves its lock beside the index.
-        for name in ["", ".lock"] {
-            let mut file = self.file.clone().into_os_string();
-            file.push(name);
-            match std::fs::remove_file(&file) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(%error, "a temporary index could not be removed");
-                }
-                _ => {}
-            }
-        }
+    if excluded.len() > NESTED_REPOSITORIES_MAX {
+        refuse!(TooLarge, "there are too many repositories in the repository; name a path to ask about less");
     }
-}
-
-fn temporary_name() -> ServiceResult<String> {
-    let mut seed = [0u8; 8];
-    getrandom::fill(&mut seed).map_err(|error| ServiceError::coded(ErrorCode::Failed, error.to_string()))?;
-    Ok(format!("qd-index-{:016x}", u64::from_le_bytes(seed)))
-}
-
-/// A new file that only its owner reads. A repository without an index has an empty one.
-fn copy_privately(source: &Path, target: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut from = match std::fs::File::open(source) {
-        Ok(from) => from,
-        // Git makes the file itself.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let mut to = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(target)?;
-    std::io::copy(&mut from, &mut to).map(drop)
+    let mut add = vec!["add", "--intent-to-add", "--"];
+    add.extend(paths.iter().chain(&excluded).map(String::as_str));
+    let output = git.output(&add, &GitContext::default()).await?;
+    // A deleted path is nothing to add, and its diff is there all the same.
+    if output.code != 0 && !output.complaint.contains("did not match any files") {
+        output.check()?;
+    }
+    Ok(())
 }

@@ -359,3 +359,91 @@ async fn own_data_in_a_repository_is_left_out() {
         assert_eq!(refused, ServiceError::OwnData, "{path}");
     }
 }
+
+/// What git can do with a repository beside the usual does not keep it from being looked at.
+#[tokio::test]
+async fn repositories_of_all_kinds_are_looked_at() {
+    let kinds: &[(&str, &str, &str)] = &[
+        ("packed", ".", "git gc -q"),
+        ("index of version 4", ".", "git update-index --index-version 4"),
+        ("split index", ".", "git update-index --split-index"),
+    ];
+    for (kind, root, make) in kinds {
+        let repository = Repository::new();
+        let made =
+            std::process::Command::new("sh").args(["-ec", make]).current_dir(repository.path()).output();
+        let made = made.unwrap();
+        assert!(made.status.success(), "{kind}: {}", String::from_utf8_lossy(&made.stderr));
+        let root = repository.path().join(root).canonicalize().unwrap();
+        let file = ["a.txt", "c.txt"].into_iter().find(|file| root.join(file).exists()).unwrap();
+        std::fs::write(root.join(file), "changed\n").unwrap();
+        let ask = async |command: Value| {
+            ask_in(&root, command.clone()).await.unwrap_or_else(|error| panic!("{kind}: {command}: {error}"))
+        };
+        let status = ask(json!({ "cmd": "git.status" })).await;
+        let changed = status["files"].as_array().unwrap().iter().find(|found| found["path"] == file);
+        assert_eq!(changed.map(|changed| &changed["unstaged"]), Some(&json!("M")), "{kind}: {status}");
+        for diff in
+            [json!({ "cmd": "git.diff" }), json!({ "cmd": "git.diff", "base": "HEAD", "untracked": true })]
+        {
+            let diff = ask(diff).await;
+            assert!(diff["stdout"].as_str().unwrap().contains("+changed"), "{kind}: {diff}");
+        }
+        let log = ask(json!({ "cmd": "git.log" })).await;
+        assert!(log["commits"][0]["subject"].is_string(), "{kind}: {log}");
+        let worktrees = ask(json!({ "cmd": "git.worktrees" })).await;
+        assert_eq!(worktrees["worktrees"][0]["is_main"], true, "{kind}: {worktrees}");
+    }
+}
+
+/// A branch is compared with its upstream, though git is not told where that comes from.
+#[tokio::test]
+async fn the_upstream_of_a_branch_is_told() {
+    let repository = Repository::new();
+    repository.git(&["clone", "-q", ".", "clone"]);
+    let clone = repository.path().join("clone");
+    repository.git(&[
+        "-C",
+        "clone",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=b",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "more",
+    ]);
+    let status = ask_in(&clone, json!({ "cmd": "git.status" })).await.unwrap();
+    assert_eq!(
+        (&status["upstream"], &status["ahead"], &status["behind"]),
+        (&json!("origin/main"), &json!(1), &json!(0))
+    );
+}
+
+/// What somebody has not committed is not removed with a worktree, and a lock is respected.
+#[tokio::test]
+async fn worktrees_in_use_stay() {
+    let repository = Repository::new();
+    let add = json!({ "path": "wt", "branch": "one", "create_branch": true });
+    repository.data::<GitWorktreesData>("git.worktree_add", add).await;
+    repository.write("wt/new.txt", "new\n");
+    let remove = async |force: bool| {
+        repository.ask(json!({ "cmd": "git.worktree_remove", "path": "wt", "force": force })).await
+    };
+    let error = remove(false).await.unwrap_err().to_string();
+    assert!(error.contains("modified or untracked files"), "{error}");
+    repository.git(&["worktree", "lock", "wt"]);
+    let error = remove(true).await.unwrap_err().to_string();
+    assert!(error.contains("is locked") && repository.path().join("wt/new.txt").exists(), "{error}");
+    repository.git(&["worktree", "unlock", "wt"]);
+    remove(true).await.unwrap();
+    assert!(!repository.path().join("wt").exists() && !repository.path().join(".git/worktrees").exists());
+    // The branch stays, and is checked out again by its name.
+    let again = json!({ "path": "wt", "branch": "one" });
+    let again: GitWorktreesData = repository.data("git.worktree_add", again).await;
+    assert_eq!(again.worktrees[1].branch.as_deref(), Some("one"));
+    repository.git(&["-C", "wt", "status", "--porcelain"]);
+    repository.git(&["fsck", "--no-progress"]);
+}

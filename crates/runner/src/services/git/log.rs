@@ -3,7 +3,7 @@
 use qd_wire::service::{GitCommit, GitLogData, GitLogParams};
 use serde_json::json;
 
-use super::program::Git;
+use super::program::{Git, GitContext};
 use super::relative;
 use crate::services::call::{CallOutput, CallResult};
 
@@ -20,19 +20,17 @@ pub(super) async fn log(git: &Git, params: &GitLogParams) -> CallResult {
     let offset = params.offset.unwrap_or(0);
     let path = params.path.as_deref().map(relative).transpose()?;
     let paths = path.map(|path| git.pathspecs(path)).unwrap_or_default();
-    let head = git.output(&["rev-parse", "--verify", "--quiet", "HEAD"], &[]).await?;
+    let head = git.output(&["rev-parse", "--verify", "--quiet", "HEAD"], &GitContext::default()).await?;
     let mut data = GitLogData::default();
+    // A repository without commits has no log, which is no error.
     if head.code == 0 {
         // One more than wanted tells whether there is a next page.
         let (skip, count) = (format!("--skip={offset}"), format!("--max-count={}", limit + 1));
         let mut arguments =
             vec!["log", "-z", "--no-color", "--no-show-signature", FORMAT, &skip, &count, "HEAD", "--"];
         arguments.extend(paths.iter().map(String::as_str));
-        let raw = git.output(&arguments, &[]).await?.check()?;
+        let raw = git.output(&arguments, &GitContext::default()).await?.check()?;
         data.commits = parse(&String::from_utf8_lossy(&raw));
-    } else {
-        // A repository without commits has no log, which is no error; one that is none has said so.
-        git.output(&["rev-parse", "--git-dir"], &[]).await?.check()?;
     }
     if data.commits.len() as u64 > limit {
         data.commits.truncate(usize::try_from(limit).unwrap_or(usize::MAX));

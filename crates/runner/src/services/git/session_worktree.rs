@@ -10,8 +10,11 @@ use qd_wire::command::WorktreeConfig;
 use qd_wire::data::WorktreeState;
 
 use super::diff::commit;
-use super::program::Git;
-use super::{GitDirectory, revision, worktree};
+use super::program::{Git, GitContext};
+use super::repository::Repository;
+use super::worktree::WorktreeStart;
+use super::worktree_files::{delete, known};
+use super::{GitDirectory, OwnData, revision, worktree};
 use crate::services::call::dispatch::own_data;
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 use crate::session::RunnerContext;
@@ -21,7 +24,10 @@ const ID_CHARACTERS: usize = 12;
 
 /// A worktree that can be made, or has been.
 pub(crate) struct SessionWorktree {
-    git: Git,
+    /// Where git is opened again for each step: what it works with then is of that moment.
+    root: PathBuf,
+    workspace_roots: Vec<PathBuf>,
+    own_data: OwnData,
     /// The worktree itself.
     path: PathBuf,
     /// Where the session works in it, from there.
@@ -55,12 +61,16 @@ impl SessionWorktree {
     ) -> ServiceResult<SessionWorktree> {
         let (root, own_data) = own_data(shared, Path::new(cwd)).await?;
         let workspace_roots = &shared.config.services.workspace_roots;
-        let directory = GitDirectory { root: &root, workspace_roots, own_data };
-        let git = Git::open(&directory, &Cancellation::default()).await?;
         let no_repository = || ServiceError::invalid(format!("'{cwd}' is not in a git repository"));
-        let common = one_line(&git, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
-        let common = PathBuf::from(common.ok_or_else(no_repository)?);
-        let prefix = one_line(&git, &["rev-parse", "--show-prefix"]).await?.unwrap_or_default();
+        let directory = GitDirectory { root: &root, workspace_roots, own_data: own_data.clone() };
+        let at = root.clone();
+        let is_none = tokio::task::spawn_blocking(move || Repository::find(&at)).await??.is_none();
+        if is_none {
+            return Err(no_repository());
+        }
+        let git = Git::open(&directory, &Cancellation::default()).await?;
+        let common = git.repository.common.path.clone();
+        let prefix = git.repository.prefix.clone();
         let branch = match &config.branch {
             Some(branch) => branch.clone(),
             None => format!("qd/{}", session_id.chars().take(ID_CHARACTERS).collect::<String>()),
@@ -71,55 +81,63 @@ impl SessionWorktree {
             let path = path.display();
             refuse!(AlreadyExists, "'{path}' is there already; name another branch");
         }
-        let (prefix, repository) = (PathBuf::from(prefix), cwd.to_owned());
-        Ok(SessionWorktree { git, path, prefix, repository, branch, base })
+        let (repository, workspace_roots) = (cwd.to_owned(), workspace_roots.clone());
+        Ok(SessionWorktree { root, workspace_roots, own_data, path, prefix, repository, branch, base })
+    }
+
+    async fn open(&self) -> ServiceResult<Git> {
+        let (root, workspace_roots) = (&*self.root, &*self.workspace_roots);
+        let directory = GitDirectory { root, workspace_roots, own_data: self.own_data.clone() };
+        Git::open(&directory, &Cancellation::default()).await
     }
 
     /// Makes it. Of one that cannot be made nothing is left.
     pub(crate) async fn make(&self) -> Result<(), CodedError> {
-        let path = self.path.to_string_lossy();
-        let mut arguments = vec!["worktree", "add"];
-        match &self.base {
-            Some(base) => arguments.extend(["-b", &self.branch, "--", &path, base]),
-            None => arguments.extend(["--", &path, &self.branch]),
+        let made = self.try_make().await;
+        if made.is_err() {
+            self.remove_parent();
         }
-        let made = match self.git.output(&arguments, &[]).await {
-            Ok(output) => output.check(),
-            Err(error) => Err(error),
+        made.map_err(in_worktree)
+    }
+
+    async fn try_make(&self) -> ServiceResult<()> {
+        let git = self.open().await?;
+        let (start, commit) = match &self.base {
+            Some(base) => (WorktreeStart::NewBranch(self.branch.clone()), base.clone()),
+            None => {
+                let commit = commit(&git, &format!("refs/heads/{}", self.branch)).await?;
+                (WorktreeStart::Branch(self.branch.clone()), commit)
+            }
         };
-        if let Err(error) = made {
-            self.undo().await;
-            return Err(in_worktree(error));
-        }
-        Ok(())
+        worktree::make(&git, &self.path, start, &commit).await
     }
 
     /// Takes it away again, with its branch if that was made with it.
     pub(crate) async fn undo(&self) {
-        let path = self.path.to_string_lossy();
-        let is_there = self.path.symlink_metadata().is_ok();
-        if is_there {
-            self.try_to(&["worktree", "remove", "--force", "--", &path]).await;
+        if let Err(error) = self.try_undo().await {
+            tracing::warn!(%error, "the worktree of a session that did not come to be is left behind");
         }
-        self.try_to(&["worktree", "prune"]).await;
-        if self.base.is_some() {
-            self.try_to(&["branch", "-D", "--quiet", "--", &self.branch]).await;
+        self.remove_parent();
+    }
+
+    async fn try_undo(&self) -> ServiceResult<()> {
+        let git = self.open().await?;
+        let known = known(&git)?;
+        if let Some(known) = known.iter().find(|known| known.path == self.path) {
+            delete(&git, known).await?;
         }
+        if let Some(base) = &self.base {
+            worktree::remove_branch(&git, &self.branch, base).await;
+        }
+        Ok(())
+    }
+
+    fn remove_parent(&self) {
         // Worktrees of others may be in it.
         if let Some(parent) = self.path.parent()
             && let Err(error) = std::fs::remove_dir(parent)
         {
             tracing::debug!(%error, "the directory of worktrees stays");
-        }
-    }
-
-    async fn try_to(&self, arguments: &[&str]) {
-        match self.git.output(arguments, &[]).await {
-            Ok(output) if output.code == 0 => {}
-            Ok(output) => {
-                tracing::debug!(?arguments, complaint = output.complaint, "git left something behind")
-            }
-            Err(error) => tracing::warn!(?arguments, %error, "git left something behind"),
         }
     }
 
@@ -143,13 +161,14 @@ fn in_worktree(error: ServiceError) -> CodedError {
 /// Where a new branch begins; `None` for a branch that is there and free.
 async fn starting_commit(git: &Git, branch: &str, base: Option<&str>) -> ServiceResult<Option<String>> {
     revision(branch)?;
-    let checked = git.output(&["check-ref-format", "--branch", branch], &[]).await?;
+    let checked = git.output(&["check-ref-format", "--branch", branch], &GitContext::default()).await?;
     if checked.code != 0 {
         refuse!(InvalidRequest, "'{branch}' is not the name of a branch");
     }
     let reference = format!("refs/heads/{branch}");
-    let known =
-        git.output(&["rev-parse", "--verify", "--quiet", "--end-of-options", &reference], &[]).await?;
+    let known = git
+        .output(&["rev-parse", "--verify", "--quiet", "--end-of-options", &reference], &GitContext::default())
+        .await?;
     if known.code != 0 {
         let none_yet =
             |_| ServiceError::coded(ErrorCode::Conflict, "the repository has no commit yet; make one first");
@@ -164,7 +183,7 @@ async fn starting_commit(git: &Git, branch: &str, base: Option<&str>) -> Service
             format!("branch '{branch}' is there already, so it cannot begin at 'base'; name another"),
         ));
     }
-    let worktrees = worktree::all(git).await?.worktrees;
+    let worktrees = worktree::all(git)?.worktrees;
     if let Some(other) = worktrees.iter().find(|other| other.branch.as_deref() == Some(branch)) {
         let other = &other.path;
         refuse!(Conflict, "branch '{branch}' is checked out at '{other}'; name another");
@@ -179,11 +198,4 @@ fn worktree_path(common: &Path, branch: &str) -> Option<PathBuf> {
     let mut name = repository.file_name()?.to_owned();
     name.push(".worktrees");
     Some(repository.parent()?.join(name).join(branch.replace('/', "-")))
-}
-
-/// What git says on one line, or nothing where it fails.
-async fn one_line(git: &Git, arguments: &[&str]) -> ServiceResult<Option<String>> {
-    let output = git.output(arguments, &[]).await?;
-    let text = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
-    Ok((output.code == 0).then_some(text))
 }

@@ -3,7 +3,7 @@
 use qd_wire::service::{GitFile, GitStatusData};
 use serde_json::json;
 
-use super::program::Git;
+use super::program::{Git, GitContext};
 use crate::services::call::{CallOutput, CallResult};
 
 /// Files of one answer; a repository with more has a directory that should be ignored.
@@ -20,20 +20,21 @@ pub(super) async fn status(git: &Git) -> CallResult {
         "--branch",
         "-z",
         "--untracked-files=all",
-        // To find out whether a submodule is dirty, git would run once more inside it.
+        // To find out whether a submodule is dirty, git would run once more inside it. Said here, because the
+        // repository's own .gitmodules beats the configuration.
         "--ignore-submodules=dirty",
         "--",
     ];
     arguments.extend(paths.iter().map(String::as_str));
-    let raw = git.output(&arguments, &[]).await?.check()?;
+    let raw = git.output(&arguments, &GitContext::default()).await?.check()?;
     // Git names paths from the top of the repository, which may be above the directory of the session.
-    let prefix = git.output(&["rev-parse", "--show-prefix"], &[]).await?.check()?;
-    let prefix = String::from_utf8_lossy(&prefix).trim_end_matches('\n').to_owned();
+    let prefix = git.repository.prefix.to_string_lossy();
+    let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
     let mut data = parse(&raw, &prefix);
     // A second run for people: the text of the first is for programs, and git has no way to print both.
     let mut plain = vec!["status", "--porcelain=v1", "-b", "--ignore-submodules=dirty", "--"];
     plain.extend(paths.iter().map(String::as_str));
-    let text = git.output(&plain, &[]).await?.check()?;
+    let text = git.output(&plain, &GitContext::default()).await?.check()?;
     let text = String::from_utf8_lossy(&text);
     data.stdout = match text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)) {
         Some(beginning) if beginning.len() < text.len() => {

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use qd_wire::service::{GitWorktree, GitWorktreeAddParams, GitWorktreeRemoveParams, GitWorktreesData};
+use qd_wire::service::{GitWorktreeAddParams, GitWorktreeRemoveParams, GitWorktreesData};
 use serde_json::json;
 
 use super::diff::commit;
-use super::program::Git;
+use super::program::{Git, GitContext};
+use super::repository::references::Reference;
+use super::worktree_files::{KnownWorktree, NewWorktree, create, delete, has_submodules, known};
 use super::{GitDirectory, OwnData, relative, revision};
 use crate::services::call::directory::is_within;
 use crate::services::call::{CallOutput, CallResult, ServiceError, ServiceResult};
 
 pub(super) async fn list(git: &Git) -> CallResult {
-    CallOutput::new(all(git).await?, |data| json!({ "count": data.worktrees.len() }))
+    CallOutput::new(all(git)?, |data| json!({ "count": data.worktrees.len() }))
 }
 
 pub(super) async fn add(
@@ -28,21 +30,111 @@ pub(super) async fn add(
         Some(base) => Some(commit(git, base).await?),
         None => None,
     };
-    let mut arguments = vec!["worktree", "add"];
-    match (branch, params.create_branch == Some(true)) {
-        (Some(branch), true) => arguments.extend(["-b", branch, "--", &path_text]),
-        (Some(branch), false) => {
-            if base.is_some() {
-                refuse!(InvalidRequest, "'base' is for a new branch: set create_branch");
-            }
-            arguments.extend(["--", &path_text, branch]);
-        }
-        (None, true) => return Err(ServiceError::Missing("branch")),
-        (None, false) => arguments.extend(["--detach", "--", &path_text]),
+    if known(git)?.iter().any(|known| known.path == path) {
+        refuse!(Conflict, "'{path_text}' is a worktree of this repository already");
     }
-    arguments.extend(base.as_deref());
-    git.output(&arguments, &[]).await?.check()?;
-    CallOutput::new(all(git).await?, |_| json!({ "path": path_text }))
+    let start = match (branch, params.create_branch == Some(true)) {
+        (Some(branch), true) => WorktreeStart::NewBranch(branch.to_owned()),
+        (Some(_), false) if base.is_some() => {
+            refuse!(InvalidRequest, "'base' is for a new branch: set create_branch");
+        }
+        (Some(branch), false) => start_at(git, branch),
+        (None, true) => return Err(ServiceError::Missing("branch")),
+        (None, false) => WorktreeStart::Commit,
+    };
+    let commit = match (&start, &base, branch) {
+        (_, Some(base), _) => base.clone(),
+        (WorktreeStart::Branch(branch), ..) => commit(git, &format!("refs/heads/{branch}")).await?,
+        (WorktreeStart::RemoteBranch(_, remote), ..) => commit(git, remote).await?,
+        (WorktreeStart::Commit, None, Some(name)) => commit(git, name).await?,
+        (WorktreeStart::Commit | WorktreeStart::NewBranch(_), None, _) => commit(git, "HEAD").await?,
+    };
+    make(git, &path, start, &commit).await?;
+    let git = Git::open(directory, git.cancel()).await?;
+    CallOutput::new(all(&git)?, |_| json!({ "path": path_text }))
+}
+
+/// What a new worktree has checked out.
+pub(super) enum WorktreeStart {
+    /// A commit, and no branch.
+    Commit,
+    Branch(String),
+    NewBranch(String),
+    /// A new branch of the name that a remote one has, whose reference follows.
+    RemoteBranch(String, String),
+}
+
+/// What a name means that may be that of a branch, of one that a single remote has, or of a commit.
+fn start_at(git: &Git, branch: &str) -> WorktreeStart {
+    let names = &git.private.references.all;
+    if names.contains_key(format!("refs/heads/{branch}").as_bytes()) || git.config.is_reftable {
+        return WorktreeStart::Branch(branch.to_owned());
+    }
+    let remote = |name: &&Vec<u8>| {
+        let name = name.strip_prefix(b"refs/remotes/").unwrap_or_default();
+        let below = memchr::memchr(b'/', name).map(|at| &name[at + 1..]);
+        below == Some(branch.as_bytes())
+    };
+    let mut remotes = names.keys().filter(remote);
+    match (remotes.next(), remotes.next()) {
+        (Some(only), None) => {
+            WorktreeStart::RemoteBranch(branch.to_owned(), String::from_utf8_lossy(only).into_owned())
+        }
+        _ => WorktreeStart::Commit,
+    }
+}
+
+/// Makes a worktree, with its branch if that is new.
+pub(super) async fn make(git: &Git, path: &Path, start: WorktreeStart, commit: &str) -> ServiceResult<()> {
+    let (branch, is_new) = match start {
+        WorktreeStart::Commit => (None, false),
+        WorktreeStart::Branch(branch) => (Some(branch), false),
+        WorktreeStart::NewBranch(branch) | WorktreeStart::RemoteBranch(branch, _) => (Some(branch), true),
+    };
+    if let Some(branch) = &branch {
+        check_branch(git, branch, is_new).await?;
+    }
+    let reference = branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
+    if let Some(reference) = reference.as_ref().filter(|_| is_new) {
+        let none = "0".repeat(commit.len());
+        let made = ["update-ref", "-m", "branch: created for a worktree", reference, commit, &none];
+        git.change_references(&made).await?.check()?;
+    }
+    let head = match &reference {
+        Some(reference) => Reference::Symbolic(reference.clone().into_bytes()),
+        None => Reference::Object(commit.to_owned()),
+    };
+    let created = create(git, &NewWorktree { path, head, commit }).await;
+    if created.is_err() && is_new {
+        remove_branch(git, branch.as_deref().unwrap_or_default(), commit).await;
+    }
+    created
+}
+
+/// Removes a branch that was made here, if it is still where it began.
+pub(super) async fn remove_branch(git: &Git, branch: &str, commit: &str) {
+    let reference = format!("refs/heads/{branch}");
+    match git.change_references(&["update-ref", "-d", &reference, commit]).await {
+        Ok(output) if output.code == 0 => {}
+        Ok(output) => tracing::debug!(branch, complaint = output.complaint, "a new branch stays"),
+        Err(error) => tracing::warn!(branch, %error, "a new branch stays"),
+    }
+}
+
+async fn check_branch(git: &Git, branch: &str, is_new: bool) -> ServiceResult<()> {
+    let checked = git.output(&["check-ref-format", "--branch", branch], &GitContext::default()).await?;
+    if checked.code != 0 {
+        refuse!(InvalidRequest, "'{branch}' is not the name of a branch");
+    }
+    if is_new && git.private.references.all.contains_key(format!("refs/heads/{branch}").as_bytes()) {
+        refuse!(AlreadyExists, "branch '{branch}' is there already; name another");
+    }
+    let known = known(git)?;
+    if let Some(other) = known.iter().find(|other| other.told.branch.as_deref() == Some(branch)) {
+        let other = &other.told.path;
+        refuse!(Conflict, "branch '{branch}' is checked out at '{other}'; name another");
+    }
+    Ok(())
 }
 
 pub(super) async fn remove(
@@ -52,23 +144,39 @@ pub(super) async fn remove(
 ) -> CallResult {
     let path = resolve_worktree_path(directory, &params.path).await?;
     // Git knows them without links; the directory itself may be gone.
-    let known = |worktree: &&GitWorktree| Path::new(&worktree.path) == path;
-    let worktrees = all(git).await?;
-    let path_text = match worktrees.worktrees.iter().find(known) {
-        Some(GitWorktree { is_main: true, .. }) => {
+    let worktrees = known(git)?;
+    let worktree = match worktrees.iter().find(|known| known.path == path) {
+        Some(KnownWorktree { id: None, .. }) => {
             refuse!(InvalidRequest, "The repository's own directory is not removed as a worktree");
         }
-        Some(worktree) => worktree.path.clone(),
+        Some(worktree) => worktree,
         None => refuse!(NotFound, "'{}' is not a worktree of this repository", params.path),
     };
-    let mut arguments = vec!["worktree", "remove"];
-    if params.force == Some(true) {
-        arguments.push("--force");
+    if worktree.told.locked {
+        refuse!(Conflict, "'{}' is locked; run `git worktree unlock` first", params.path);
     }
-    // Git's own spelling of the path and not the client's, which may go through links.
-    arguments.extend(["--", &path_text]);
-    git.output(&arguments, &[]).await?.check()?;
-    CallOutput::new(all(git).await?, |_| json!({ "path": path_text }))
+    if params.force != Some(true) && path.is_dir() {
+        check_clean(git, worktree, directory).await?;
+    }
+    delete(git, worktree).await?;
+    let path_text = worktree.told.path.clone();
+    let git = Git::open(directory, git.cancel()).await?;
+    CallOutput::new(all(&git)?, |_| json!({ "path": path_text }))
+}
+
+/// An error if something in a worktree would be lost.
+async fn check_clean(git: &Git, worktree: &KnownWorktree, directory: &GitDirectory<'_>) -> ServiceResult<()> {
+    let path = worktree.path.display();
+    if has_submodules(git, worktree)? {
+        refuse!(Conflict, "'{path}' has submodules; set force to remove it all the same");
+    }
+    let inside = GitDirectory { root: &worktree.path, ..directory.clone() };
+    let inside = Git::open(&inside, git.cancel()).await?;
+    let arguments = ["status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"];
+    if !inside.output(&arguments, &GitContext::default()).await?.check()?.is_empty() {
+        refuse!(Conflict, "'{path}' has modified or untracked files; set force to remove it all the same");
+    }
+    Ok(())
 }
 
 /// The same on a thread that may block.
@@ -125,28 +233,6 @@ fn worktree_path(
     Ok(resolved)
 }
 
-pub(super) async fn all(git: &Git) -> ServiceResult<GitWorktreesData> {
-    let raw = git.output(&["worktree", "list", "--porcelain", "-z"], &[]).await?.check()?;
-    Ok(GitWorktreesData { worktrees: parse(&String::from_utf8_lossy(&raw)) })
-}
-
-/// Reads `worktree list --porcelain -z`: fields ended by NUL, worktrees by one more. The first is the main one.
-fn parse(text: &str) -> Vec<GitWorktree> {
-    let mut worktrees: Vec<GitWorktree> = Vec::new();
-    for field in text.split('\0') {
-        if let Some(path) = field.strip_prefix("worktree ") {
-            let is_main = worktrees.is_empty();
-            worktrees.push(GitWorktree { path: path.to_owned(), is_main, ..GitWorktree::default() });
-            continue;
-        }
-        let Some(worktree) = worktrees.last_mut() else { continue };
-        if let Some(head) = field.strip_prefix("HEAD ") {
-            worktree.head = Some(head.to_owned());
-        } else if let Some(branch) = field.strip_prefix("branch ") {
-            worktree.branch = Some(branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned());
-        } else if field == "locked" || field.starts_with("locked ") {
-            worktree.locked = true;
-        }
-    }
-    worktrees
+pub(super) fn all(git: &Git) -> ServiceResult<GitWorktreesData> {
+    Ok(GitWorktreesData { worktrees: known(git)?.into_iter().map(|known| known.told).collect() })
 }
