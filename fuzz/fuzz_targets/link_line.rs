@@ -22,6 +22,13 @@ fuzz_target!(|text: &str| {
         }
         assert!(is_json(line), "the hub's check passes what is no JSON");
         let Some(read) = read else { continue };
+        // In our own order a `seq` behind the head is the event's own, as a resync has one. In another order it may be the
+        // record's, or make the line one that cannot be read.
+        if matches!(&read, ReadLine::Event { seq: None, frame, .. } if frame.contains("seq") || frame.contains('\\'))
+        {
+            check(&read, &read);
+            continue;
+        }
         // A space takes it the way of lines in another order, which must say the same.
         let other_way = read_line(&format!(" {line}"), RUNNER).expect("both ways read it");
         check(&read, &other_way);
@@ -41,10 +48,7 @@ fn check(read: &ReadLine, other: &ReadLine) {
                 ..
             },
         ) => {
-            assert_eq!((session_id, ts, event), (other_session, other_ts, other_event));
-            // In our own order a `seq` behind the head is the event's own, as a resync has one; in another order it may be
-            // the record's.
-            assert!(seq == other_seq || seq.is_none() || other_seq.is_none(), "{seq:?} is not {other_seq:?}");
+            assert_eq!((session_id, ts, seq, event), (other_session, other_ts, other_seq, other_event));
             assert!(is_json(frame) && is_json(body) && !frame.contains('\n'), "{frame}");
             // A number that no float holds, or half of a character, is passed on as it came.
             let Some(value) = value(frame) else { return };

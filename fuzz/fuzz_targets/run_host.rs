@@ -32,7 +32,8 @@ fuzz_target!(|text: &str| {
 });
 
 fn check_event(envelope: Envelope) {
-    let is_plain = envelope.kind.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
+    let names = envelope.kind.bytes().chain(envelope.run_id.iter().flat_map(|run_id| run_id.bytes()));
+    let is_plain = names.into_iter().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
     let (payload, problem) = event::record(&envelope.kind, envelope.data);
     assert!(problem.is_none_or(|problem| !problem.is_empty()));
     let seq = envelope.seq.unwrap_or(1);

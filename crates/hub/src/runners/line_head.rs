@@ -62,7 +62,8 @@ pub(crate) fn parse<'a>(line: &'a str, runner_id: &str) -> Result<LineHead<'a>, 
 }
 
 /// Names that decide what a line is. Clients read the last of two equal names, so each may stand there once.
-const HEAD_NAMES: [&str; 8] = ["event", "type", "session_id", "runner_id", "ts", "seq", "id", "channel"];
+const HEAD_NAMES: [&str; 9] =
+    ["event", "type", "session_id", "runner_id", "ts", "seq", "id", "channel", "success"];
 const EVENT_PLACE: usize = 0;
 
 /// Checks a line of another machine: it is whole JSON, and no name of its head stands there twice, or would once our

@@ -103,6 +103,8 @@ fn a_line_of_another_machine_is_whole_and_has_one_head() {
     }
     check(&format!(r#"{head},"x":{{"seq":9,"channel":"c"}}}}"#)).unwrap();
     assert!(check(r#"{"type":"response","id":"h1","event":"agent.idle"}"#).is_err());
+    // The hub would act on the first, and a client on the last.
+    assert!(check(r#"{"type":"response","id":"h1","session_id":"s","runner_id":"r","ts":1,"cmd":"c","success":true,"success":false}"#).is_err());
     assert!(check(r#"{"event":"agent.idle","type":"response","id":"h1"}"#).is_err());
 }
 
