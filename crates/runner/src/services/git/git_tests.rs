@@ -367,6 +367,44 @@ async fn repositories_of_all_kinds_are_looked_at() {
         ("packed", ".", "git gc -q"),
         ("index of version 4", ".", "git update-index --index-version 4"),
         ("split index", ".", "git update-index --split-index"),
+        ("sparse", ".", "git sparse-checkout set --cone --sparse-index sub"),
+        ("linked worktree", "linked", "git worktree add -q linked"),
+        ("below a linked worktree", "linked/sub", "git worktree add -q linked"),
+        (
+            "bare with worktrees",
+            "all/main",
+            "git clone -q --bare . all/.bare && echo 'gitdir: ./.bare' > all/.git && \
+          cd all && git worktree add -q main main",
+        ),
+        (
+            "shallow",
+            "clone",
+            "git commit -q --allow-empty -m second && git clone -q --depth 1 \"file://$PWD\" clone",
+        ),
+        (
+            "submodule",
+            "inner",
+            "git clone -q --bare . .git/up && git -c protocol.file.allow=always submodule --quiet \
+          add \"file://$PWD/.git/up\" inner && git commit -q -m inner",
+        ),
+        (
+            "with a submodule",
+            ".",
+            "git clone -q --bare . .git/up && git -c protocol.file.allow=always submodule \
+          --quiet add \"file://$PWD/.git/up\" inner && git commit -q -m inner",
+        ),
+        (
+            "sha256",
+            "new",
+            "git init -q -b main --object-format=sha256 new && cp a.txt new && cd new && git add . && \
+          git -c user.name=a -c user.email=b commit -q -m first",
+        ),
+        (
+            "reftable",
+            "new",
+            "git init -q -b main --ref-format=reftable new 2>/dev/null || git init -q -b main new; \
+          cp a.txt new && cd new && git add . && git -c user.name=a -c user.email=b commit -q -m first",
+        ),
     ];
     for (kind, root, make) in kinds {
         let repository = Repository::new();
