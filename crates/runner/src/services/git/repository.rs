@@ -188,13 +188,13 @@ pub(super) fn file_in(dir: &Dir, name: &OsStr) -> ServiceResult<Option<File>> {
 
 /// A directory that is no link, if it is there.
 pub(super) fn folder_in(dir: &Dir, name: &OsStr) -> ServiceResult<Option<Dir>> {
-    match open_dir_in(dir, name) {
-        Ok(opened) => Ok(Some(opened)),
+    match stat_in(dir, name) {
         Err(Errno::NOENT) => Ok(None),
-        Err(Errno::LOOP | Errno::NOTDIR | Errno::MLINK) => {
+        Err(error) => Err(failure(error)),
+        Ok(stat) if file_type(&stat) != FileType::Directory => {
             Err(not_read(format_args!("git's directory {} is a link or no directory", shown(name))))
         }
-        Err(error) => Err(failure(error)),
+        Ok(_) => open_dir_in(dir, name).map(Some),
     }
 }
 
@@ -209,7 +209,7 @@ fn git_folder(top: &Path, dir: &Dir, stat: &Stat) -> ServiceResult<Option<GitFol
     let name = OsStr::new(".git");
     let path = match file_type(stat) {
         FileType::Directory => {
-            let dir = open_dir_in(dir, name).map_err(failure)?;
+            let dir = open_dir_in(dir, name)?;
             let own = GitFolder { dir, path: top.join(name) };
             return Ok(stat_in(&own.dir, OsStr::new("HEAD")).is_ok().then_some(own));
         }
