@@ -147,6 +147,10 @@ async fn every_service_keeps_to_the_places_of_its_caller() {
             assert_eq!(denied, expected, "{rights:?} {} {place:?}", spec.name);
         }
     }
+    // Whether something is there is not told either.
+    let missing = json!({ "cmd": "fs.stat", "root": home.join("private/none"), "path": "." });
+    assert!(is_denied(&mut runner, says(Rights::of(Role::Viewer), missing.clone())).await);
+    assert_eq!(runner.call(says(Rights::ALL, missing)).await["code"], "not_found");
     runner.stop().await;
 }
 

@@ -65,33 +65,43 @@ pub(crate) async fn without_session(
         refuse!(InvalidRequest, "root: Must be an absolute path, not '{root}'");
     }
     let workspace_roots = shared.config.services.workspace_roots.clone();
-    let (path, is_allowed) = tokio::task::spawn_blocking(move || {
+    let only_sessions = rights.places() == Places::Sessions;
+    let found = tokio::task::spawn_blocking(move || {
         // Resolved before it is compared, or a link inside an allowed directory would lead out of it.
         let path = path.canonicalize()?;
         let is_allowed = is_within(&path, &workspace_roots);
         Ok::<_, std::io::Error>((path, is_allowed))
     })
-    .await?
-    .map_err(|error| {
-        ErrorCode::of_io(&error).with(format!("root: There is no directory '{root}': {error}"))
-    })?;
-    let only_sessions = rights.places() == Places::Sessions;
+    .await?;
+    let (path, is_allowed) = match found {
+        Ok(found) => found,
+        // Who may not look there does not learn whether it is there either.
+        Err(_) if only_sessions => return Err(only_of_sessions(root, rights)),
+        Err(error) => {
+            let code = ErrorCode::of_io(&error);
+            return Err(code.with(format!("root: There is no directory '{root}': {error}")).into());
+        }
+    };
     if (is_allowed && !only_sessions) || is_of_a_session(shared, path.clone()).await? {
         return Ok(CallDirectory { path, facts: None });
     }
     if only_sessions {
-        let error = format!(
-            "root: '{root}' is not the directory of a session, and this access (role {}) does not have the permission \
-             'files', which others need: name a session_id, or ask an operator",
-            rights.role.as_str()
-        );
-        return Err(ErrorCode::PermissionDenied.with(error).into());
+        return Err(only_of_sessions(root, rights));
     }
     let error = format!(
         "root: '{root}' is neither within the runner's workspace_roots nor the directory of a session; add it to \
          workspace_roots (QD_WORKSPACE_ROOTS) on the runner"
     );
     Err(ErrorCode::PermissionDenied.with(error).into())
+}
+
+fn only_of_sessions(root: &str, rights: Rights) -> ServiceError {
+    let error = format!(
+        "root: '{root}' is not the directory of a session, and this access (role {}) does not have the permission \
+         'files', which others need: name a session_id, or ask an operator",
+        rights.role.as_str()
+    );
+    ErrorCode::PermissionDenied.with(error).into()
 }
 
 /// Whether a path without links lies in one of these directories, or is one.
