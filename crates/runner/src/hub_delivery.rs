@@ -1,7 +1,7 @@
 //! Delivers what sessions say: to the hub as its link allows, to local clients at once.
 //!
 //! The scheduler decides, without I/O, what goes to the hub next; here is what waits, sends and wakes. There is one
-//! lock around it, held for no longer than a decision, and no line is written under it.
+//! lock around it, held for no longer than a decision: nothing is awaited under it.
 
 mod local_clients;
 mod scheduler;

@@ -1,7 +1,6 @@
 //! The runner's own task: routing of commands to sessions, shutdown. It never waits for a link.
 //!
-//! The task does no work that takes long: commands go on to a session's mailbox or to a task of their own, so a slow
-//! session or call delays nobody else's.
+//! Commands go on to a session's mailbox or to a task of their own, so a slow session or call delays nobody else's.
 
 pub(crate) mod process_table;
 mod queries;

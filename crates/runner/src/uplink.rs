@@ -4,8 +4,8 @@
 //! read, commands go to the runner's task, which never waits for a link, and every answer either has room or a
 //! queue. So there is no circle in which both sides wait.
 //!
-//! An `origin` is the number of one link. Everything that belongs to a link carries it, so that what was meant for a
-//! link that has ended is never written to the one that came after it.
+//! An `origin` is the number of one link (or of one local client). Everything that belongs to a link carries it, so
+//! that what was meant for a link that has ended is never written to the one that came after it.
 
 mod handshake;
 mod heartbeat;
@@ -240,7 +240,7 @@ impl UplinkTask {
             () = self.stop.cancelled() => LinkEndReason::Stopped,
         };
         if over == LinkEndReason::Stopped {
-            // A person who stops a session by stopping the runner still reads the answers to his last commands.
+            // The answers to the last commands still go out.
             let flushed = async {
                 tokio::select! {
                     () = &mut sender => {}
@@ -299,7 +299,6 @@ impl UplinkTask {
     fn take_hub_line(&self, origin: u64, line: HubLine<'_>) -> Option<LinkEndReason> {
         let hub_delivery = &self.shared.hub_delivery;
         match (&*line.kind, line.session_id, line.seq) {
-            // The store first: delivery may drop lines from memory when it hears of the ack.
             ("ack", Some(session_id), Some(seq)) => {
                 self.shared.store.ack(&session_id, seq);
                 hub_delivery.ack(origin, &session_id, seq);

@@ -1,8 +1,5 @@
 //! The demo agent inside the runner: the pure script machine with a clock.
 //! It needs no process, no model and no network, so it also serves first steps on a machine without an agent.
-//!
-//! Everything that the demo says is scripted in `core`, so tests of the whole pipeline need no model. It keeps to the
-//! same driver contract as pi: requests first, one answer each, and an end that is reported.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! pi in RPC mode, 0.84.3 and newer.
 //!
-//! The driver owns the process and its output; `handle` writes to it. What pi's lines mean is `core/harness/pi`, what
-//! its commands are is `execute`; here is only what depends on the process being there: batches, the order of a line
-//! and its meaning, and how it ended.
+//! The driver owns the process and reads its output; `handle` writes to it. What pi's lines mean is in
+//! `core/harness/pi`, which requests a command takes is in `execute`.
 
 mod bridge;
 mod conversation_moves;
@@ -260,7 +259,7 @@ impl PiDriver {
             error.push_str(". Its last words:\n");
             error.push_str(&last_words.join("\n"));
         }
-        // Nobody else will answer these any more. The error is pi's last words, which mostly say why.
+        // The error has pi's last words, which mostly say why.
         self.waiting.fail_all(&error);
         AgentProgress::Gone { error }
     }

@@ -161,7 +161,6 @@ impl PtyDriver {
     async fn end(mut self) {
         self.handle.process.kill();
         self.messages.close();
-        // The reader waits until its pieces are taken, so it must be emptied before its end can be waited for.
         while self.messages.recv().await.is_some() {}
         if tokio::time::timeout(END_WAIT_MAX, self.handle.process.exited()).await.is_err() {
             tracing::error!(pid = self.handle.process.pid(), "a program's end was not reported in time");

@@ -1,7 +1,6 @@
 //! Clients at the runner's own socket: what they follow, and their queues.
 //!
-//! They get everything at once and independently of the hub. One that does not read is closed, for it can attach
-//! again and catch up from the spool.
+//! A client that does not read is closed, for it can attach again and catch up from the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

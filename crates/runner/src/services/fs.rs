@@ -66,7 +66,6 @@ pub(crate) fn write(
     about(root, &params.path, write::write(root, params, cancel))
 }
 
-/// Makes a directory.
 pub(crate) fn create_directory(
     root: &Root,
     params: &FsCreateDirectoryParams,
@@ -75,17 +74,14 @@ pub(crate) fn create_directory(
     about(root, &params.path, change::create_directory(root, params, cancel))
 }
 
-/// Moves a file or directory.
 pub(crate) fn rename(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<FsDoneData> {
     about(root, &format!("{} -> {}", params.from, params.to), change::rename(root, params, cancel))
 }
 
-/// Copies a file or directory.
 pub(crate) fn copy(root: &Root, params: &FsMoveParams, cancel: &Cancellation) -> ServiceResult<FsDoneData> {
     about(root, &format!("{} -> {}", params.from, params.to), change::copy(root, params, cancel))
 }
 
-/// Removes a file or directory.
 pub(crate) fn delete(
     root: &Root,
     params: &FsDeleteParams,

@@ -1,6 +1,6 @@
 //! Facts about this machine: what runs here, what is installed, what the log says.
 //!
-//! Everything here is looked up when it is asked for: tools are installed and removed while a runner runs.
+//! Programs are looked up with every question: they are installed and removed while a runner runs.
 
 pub(crate) mod bash;
 

@@ -2,7 +2,7 @@
 //! program. Directories are walked and files opened by handle beneath the root; links are not followed.
 //!
 //! Both the time and the size of a page are bounded, and a page that ends early says where to go on. So a search
-//! through a huge tree is many short calls, and can be given up between any two.
+//! through a huge tree is many short calls.
 
 mod hits;
 mod ignored;

@@ -1,9 +1,9 @@
 //! The loop of a session.
 //!
 //! Everything that happens to a session (commands, what the agent prints, timers, results of work that was begun)
-//! arrives here one after the other, so no state of a session needs a lock. Whatever may take long is spawned, and
-//! its result comes back as a `SessionInput`. A round ends with one commit of all records it made; answers leave
-//! after that commit and never before.
+//! arrives here one after the other, so no state of a session needs a lock. Starting an agent, waiting for its
+//! answers and other long work is spawned, and the result comes back as a `SessionInput`. A round ends with a commit
+//! of the records it made; its answers leave after that (`publish`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -190,7 +190,7 @@ impl SessionActor {
         while let Ok(input) = self.mailbox.try_recv() {
             match input {
                 SessionInput::Command(incoming) if class_of(&incoming.cmd) == CommandClass::Create => {
-                    // The name is free again now: the runner makes a new session of these.
+                    // The runner makes a new session of these when this one has ended.
                     creations.push(*incoming)
                 }
                 SessionInput::Command(incoming) => self.refuse(&incoming, &error),

@@ -190,7 +190,7 @@ impl SessionActor {
         self.agent.bridge = false;
         tracing::warn!(message);
         self.start_agent();
-        // Said when the session is ready: before that, a failed start would leave no one to read it.
+        // Told with the early events, when the session is ready.
         self.agent.early.push(AgentEvent::Notify { level: NotifyLevel::Warning, message });
     }
 

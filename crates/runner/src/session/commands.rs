@@ -1,8 +1,7 @@
 //! What each command does.
 //!
 //! A command comes here when the command queue says that it is its turn. It ends in exactly one `finish`, either at
-//! once or when the agent's answer comes back as an input; until then it waits in `PendingCommands`. What reaches
-//! whom in which order is decided here or in the queue and never in a spawned task.
+//! once or when the agent's answer comes back as an input; until then it waits in `PendingCommands`.
 
 pub(crate) mod admission;
 pub(crate) mod pending_commands;
@@ -75,7 +74,7 @@ impl SessionActor {
                 let error = ErrorCode::Unsupported.with("Delegation is not available on this runner yet");
                 self.finish(admitted, Err(error.into()));
             }
-            // The hub answers these itself. One that comes anyhow is from a local client or a newer hub, and is told.
+            // The hub answers these itself; a local client that sends one is told.
             Command::SessionDetach(_)
             | Command::GetMessages(_)
             | Command::ListSessions(_)
@@ -195,7 +194,7 @@ impl SessionActor {
         }
         let Some(admitted) = self.commands.take(token) else { return };
         match work {
-            // Whether a turn began in between decides to which message the answer belongs.
+            // If a turn began in between, the agent's word that it handled the prompt is out of date.
             AgentWork::Prompt { turns_before } => self.prompt_answered(admitted, turns_before, result),
             AgentWork::QueueEdit => self.queue_given_back(admitted, result),
             AgentWork::Request | AgentWork::Abort | AgentWork::Start | AgentWork::Delivery { .. } => {

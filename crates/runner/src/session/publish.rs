@@ -1,8 +1,8 @@
 //! Persist, then announce.
 //!
-//! A round of the session ends here: its records, the answers to commands, and what changed of its row go to the
-//! store in one commit, and only then to the hub and to local clients. So nobody ever sees what a crash could take
-//! back. While the store fails the session stands still, but every command is answered.
+//! A round of the session ends here: its records, the outcomes of commands, and what changed of its row go to the
+//! store in one commit, and only then are they sent to the hub and to local clients. So nobody sees a record that a
+//! crash could take back. While the store fails the session stands still, but every command is answered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

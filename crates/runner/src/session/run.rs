@@ -1,7 +1,7 @@
 //! A program in a terminal: what it writes, what is on its screen, and what its screen asks.
 //!
-//! The screen is kept as unread text and drawn only when somebody looks, or when the program has been quiet for a
-//! moment and may be asking something.
+//! The screen is kept as unread text and drawn only when somebody looks, when the program has been quiet for a moment
+//! and may be asking something, or when too much is unread.
 
 mod ending;
 pub(crate) mod input;
@@ -145,7 +145,7 @@ impl SessionActor {
     /// Something happened in the terminal: it is not idle, and what it asks shows when it is quiet again.
     pub(super) fn run_active(&mut self, now: i64) {
         self.run.active_at = now;
-        // Kept from the first change on, so that a program that is never quiet cannot put off the look for ever.
+        // Kept from the first change on: a question whose program is never quiet is looked at all the same.
         let unseen_since = *self.run.unseen_since.get_or_insert(now);
         let at_quiet = now + QUIET_MS;
         let is_asked = self.session.is_screen_asking();

@@ -1,8 +1,8 @@
 //! The directory of a session: a worktree made for it where it wants one, and what is checked out there.
 //!
 //! Making a worktree can take long, so it is done beside the session, and the agent starts when it is there. If the
-//! session never comes to be, the worktree and its branch are taken away again; once the session exists they are the
-//! user's.
+//! session never comes to be, the worktree is removed again, and its branch if that was new; once the session exists
+//! they are the user's.
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! The runner's sign of life, with how busy its machine is.
 //!
-//! The figures help the hub choose a machine for a new session and are shown to people; nothing is decided by a
-//! single one.
+//! The figures help the hub choose a machine for a new session and are shown to people.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -76,7 +76,7 @@ async fn set_again(handle: &PiHandle, before: &AgentFacts) -> Vec<String> {
 }
 
 async fn switch(handle: &PiHandle, named: &str, native: bool) -> ExecuteResult {
-    // Held until pi has answered, so that no other session opens the file in between.
+    // The claim is held until the move is over, so that no other session opens the file in between.
     let (checked, claim) = handle.claim_existing(named)?;
     let session_path = checked.path().to_string_lossy().into_owned();
     let reply = handle.request(AgentRequest::SwitchSession { session_path }).await?;
@@ -128,7 +128,6 @@ pub(super) async fn navigate(handle: &PiHandle, params: &NavigateTreeParams) -> 
             ));
         }
     };
-    // It was us.
     // The extension reports every move in the tree. This one is answered here and must not be taken for a person's.
     handle.bridge().take_moved();
     let effects = if navigated.cancelled {

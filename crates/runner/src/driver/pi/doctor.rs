@@ -1,7 +1,7 @@
 //! What `qd doctor` says about pi: the program, the Node.js it runs on, and its models.
 //!
-//! It looks from outside, without starting a session: the server may be down, and pi may be what is broken. Names of
-//! providers are told, values of credentials never read into a text.
+//! It looks from outside, without starting a session: the server may be down, and pi may be what is broken. Of the
+//! credentials only the providers' names are told.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};

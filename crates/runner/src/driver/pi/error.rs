@@ -1,7 +1,4 @@
 //! Why pi could not be started, or could not open a conversation.
-//!
-//! Each is told to the person who created the session or moved the conversation, so it names the program or the file
-//! it is about.
 
 use std::io;
 use std::path::PathBuf;

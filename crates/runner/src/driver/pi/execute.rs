@@ -1,7 +1,7 @@
 //! Canonical commands carried out by pi: one command, the pi requests it takes, one result.
 //!
-//! pi's RPC does not have every command of ours, and some of its requests change nothing visible. Then the command is
-//! made of several requests, and pi is asked afterwards how it stands, instead of guessing.
+//! pi's RPC lacks some of our commands, which are then made of several requests. It sends no event for a changed
+//! setting, so pi is asked afterwards how it stands.
 
 use qd_core::agent::AgentRequest;
 use qd_core::harness::pi;

@@ -1,7 +1,6 @@
 //! Requests to a running pi: built by us, answered by id.
 //!
-//! Requests are written in the order of the calls and never wait for pi; only their answers are waited for. So two
-//! commands reach pi as they came, even if it is busy with the first.
+//! Requests are written in the order of the calls, and writing never waits for pi; only answers are waited for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Starts a pi process for a session.
 //!
-//! pi is given everything explicitly (conversation, extensions, model, directories), because what it would find by
-//! itself depends on the user's own setup and on who used it last.
+//! pi is given its conversation, directories and extensions explicitly, because what it would find by itself depends
+//! on the user's own setup.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! pi's private directory: starts from the user's own, shares the credentials, changes nothing of the user's.
 //!
 //! Sessions must not change each other's settings or the user's, and yet all of them must use the same login. So each
-//! has a directory of its own in which the credentials are links.
+//! has a directory of its own in which `auth.json` is a link.
 
 use std::fs;
 use std::io;

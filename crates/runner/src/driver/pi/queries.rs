@@ -1,7 +1,4 @@
 //! Commands that only look.
-//!
-//! They change nothing, so they need no place among the prompts. What pi has an answer of its own for is passed on in
-//! its words on request (`native`).
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;

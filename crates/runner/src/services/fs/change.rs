@@ -1,8 +1,8 @@
 //! Making, moving, copying and removing files and directories. Links are moved, copied and removed themselves; what
 //! they lead to is left alone.
 //!
-//! Nothing is visible half done: what takes several steps is made under a temporary name and renamed, and a replaced
-//! directory goes aside and comes back if the new one cannot take its place.
+//! A copy is made under a temporary name and renamed, so that it appears whole. A replaced directory goes aside and
+//! comes back if the new one cannot take its place.
 
 use qd_wire::service::{FsCreateDirectoryParams, FsDeleteParams, FsDoneData, FsMoveParams};
 use qd_wire::{CodedError, ErrorCode};
@@ -127,8 +127,8 @@ impl MovePaths {
     fn rename(&self) -> Result<(), Errno> {
         let MovePaths { from, to, overwrite } = self;
         if !overwrite {
-            // The system checks and renames in one step. A look first would lose a race against whoever else writes
-            // there.
+            // Most file systems check and rename in one step. A look first would lose a race against whoever else
+            // writes there.
             return rename_new(&from.dir, &from.name, &to.dir, &to.name);
         }
         if let (Ok(Some(source)), Ok(Some(target))) = (from.stat(), to.stat())

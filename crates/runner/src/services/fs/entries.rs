@@ -1,7 +1,7 @@
 //! The entries of an open directory.
 //!
-//! The one place that lists a directory, so that everybody who walks a tree sees links as links and counts against
-//! the same bound.
+//! The one place of the services that lists a directory, so that everything that walks a tree sees links as links and
+//! has the same bound.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,7 +1,7 @@
 //! What is in a directory, and in those below it.
 //!
-//! A directory is read whole and sorted before a page is cut from it, so that pages fit together. What changes in
-//! between can only be missing or come twice, never be mixed up.
+//! A directory is read whole and sorted before a page is cut from it, so that pages fit together as long as nothing
+//! changes in between.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -318,7 +318,7 @@ fn receive_piece(
 ) -> ServiceResult<ReceivedPiece> {
     let path = RelativePath::parse(&params.path)?;
     let key = key(root, params, principal)?;
-    // With each piece instead of a timer: a runner without uploads has nothing to wake up for.
+    // The runner's own timer comes only once an hour, and what was given up takes one of the places.
     uploads.expire(now);
     // Before it is decoded: four characters of base64 are three bytes.
     check_size(params.data.len() / 4 * 3)?;

@@ -1,8 +1,7 @@
 //! `host.bash`: a shell command in the root, under the guard, both streams told as they come and kept at the end.
 //!
-//! The command is a process like an agent: under the guard, so that nothing it started outlives the call. Its output
-//! has two ways. What is kept for the answer is bytes and bounded by its end; what is told meanwhile is text, paced,
-//! and may have holes that are counted.
+//! The command is a process like an agent: under the guard, so that nothing it started outlives the call. The answer
+//! has the last bytes of each stream. What is told meanwhile is text, paced, and may have holes, which are counted.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -333,7 +332,7 @@ fn done(
         "truncated": data.truncated,
     });
     let error = match (ended, data.exit_code) {
-        // These sentences are the run document's.
+        // `bash exited with code` is the run document's.
         (Some(KillReason::TimedOut), _) => Some("timeout".to_owned()),
         (Some(KillReason::Cancelled), _) => Some("cancelled".to_owned()),
         (None, Some(0)) => None,

@@ -1,7 +1,7 @@
 //! The directories that are watched.
 //!
-//! The system watches paths, and a path can come to mean another directory at any time. So each directory is held
-//! open, and what the system says of a path counts only while the path still leads to the directory we hold.
+//! The system watches paths, and a path can come to mean another directory at any time. So once a watch is set it is
+//! checked that the path still leads to the directory that was opened beneath the root.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! Admission: validation, replay, dependencies, lane, version, in this order; and the end of every command.
 //!
-//! What has an outcome is stored before it is answered, and answered once. `refuse` is for commands that never
-//! entered: their names stay free, and sending them again is safe.
+//! The outcome of a command that changes something or has a key is stored before its answer leaves. `refuse` is for
+//! commands that never entered: their names stay free, and sending them again is safe.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! The commands of a session that have no answer yet, and the queue that says which of them goes next.
 //!
-//! The machine knows commands by their tokens only; what they are and who asked is here. An effect that it orders is
-//! carried out once, in its order.
+//! The queue knows commands by their tokens only; what they are and who asked is here.
 
 use std::collections::BTreeMap;
 

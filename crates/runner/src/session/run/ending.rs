@@ -1,7 +1,7 @@
 //! How a program ends: by itself, asked, killed; and what is left of it.
 //!
-//! However it ends, the program's last output is recorded before its exit, and the exit is its last record.
-//! The time between a polite end and a kill is a setting, except when the runner itself has to stop.
+//! A program's last output is recorded before its exit, and the exit is its last record. The time between a polite end
+//! and a kill is a setting, with a bound when the runner itself stops.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What people type into a program: inputs with a name, written once for ever, and keys as they are pressed.
 //!
-//! What is typed is recorded for the history, but never a secret: text typed while the terminal shows nothing is
-//! recorded as hidden, recognised keys and tokens are redacted, and their echo in the output is scrubbed.
+//! What is typed is recorded without its secrets, as far as they are recognised: text typed while the terminal shows
+//! nothing is recorded as hidden, keys and tokens are redacted, and their echo in the output is scrubbed.
 
 use std::time::Duration;
 
