@@ -1,7 +1,7 @@
 //! What the hub knows of now: sessions, runners, connections.
 //!
 //! Everything here can be lost: it is rebuilt from the store at the start and from what runners say when they
-//! connect. Locks are held for a lookup and never while something is sent or awaited.
+//! connect. No lock is held while something is awaited.
 
 mod announcements;
 

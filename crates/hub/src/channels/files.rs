@@ -1,7 +1,7 @@
 //! `files`: each frame becomes one service command, its answer a frame in the words of the channel.
 //!
-//! The frames are those of an existing client of this channel, and keep its names. Nothing is decided here:
-//! permissions, confinement of paths and approvals are those of the service commands.
+//! The frames keep the names of the clients that this channel is for. Permissions, confinement of paths and approvals
+//! are those of the service commands.
 
 mod watches;
 

@@ -1,8 +1,8 @@
 //! `terminal`: a session whose program is a shell, seen as bytes. It is shared by whoever opens it, and goes on when
 //! they leave; each gets the screen first, and again whenever it could not keep up.
 //!
-//! Input and resizing are commands of the session like any other, so permissions and the audit log apply to them.
-//! Only the output has a form of its own: frames with bytes, made once for all watchers of a session.
+//! Input and resizing are commands of the session like any other, so permissions and the audit log apply to them. The
+//! output has a form of its own: frames with bytes, made once for all watchers of a session.
 
 use std::sync::Arc;
 

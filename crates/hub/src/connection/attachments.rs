@@ -82,7 +82,7 @@ impl MuxHandler {
                 break;
             }
             let before = context.send_queue.bytes();
-            // The ring has overwritten what this client did not take. It gets the state instead of the events.
+            // The ring no longer has what this client did not take. It gets the state instead of the events.
             if attachment.subscription.take(context.send_queue) == TakenEvents::Lagged {
                 attachment.mode = AttachmentMode::Lagged;
                 has_progress = true;

@@ -1,6 +1,6 @@
 //! What the rest of the hub leaves for a connection: frames, answers and results of reads. Putting something in never
-//! waits, so nobody is held up by a slow client; instead the bytes are counted, and a client that takes nothing of
-//! too much is disconnected.
+//! waits, so nobody is held up by a slow client; instead the bytes are counted, and a client for which too many of
+//! them wait is disconnected.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! A client of `/ws/mux`: canonical commands, and the events of the sessions it follows.
 //!
-//! Frames go to three handlers: commands on `agent`, files and terminals on their own channels. Reads of the store
-//! are queued and done one at a time, and only while the client has room for what they bring.
+//! Frames are told apart by their channel: commands on `agent`, presence on `system`, files and terminals on their
+//! own. Reads of the store are done one at a time, and only while the client has room for what they bring.
 
 use std::collections::VecDeque;
 

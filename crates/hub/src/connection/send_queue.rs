@@ -1,8 +1,7 @@
 //! The client send queue: whole frames that wait for the socket. It holds references to shared bytes, so a frame that
 //! goes to many clients is in memory once.
 //!
-//! Its bound is not on the bytes in it but on when more is taken: a frame is never cut, and whoever is full leaves
-//! events where all subscribers share them.
+//! Its bound only stops the taking of more events: whatever is pushed is queued whole.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

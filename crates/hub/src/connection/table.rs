@@ -1,5 +1,5 @@
-//! The open connections of one protocol. Whoever stops the hub or takes an access back does it under the same lock
-//! under which connections are let in, so none can slip in between.
+//! The open connections of one protocol. They are let in and closed under one lock, and whether the hub stops or the
+//! access was taken back is looked at with the lock held: so none can slip in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What clients are told of the hub itself: runners, lists of sessions, the store.
 //!
-//! These are the only events that go to clients which follow no session, and with many clients each costs as many
-//! frames. So changes are collected for a moment, and only the newest state of each is told.
+//! With many clients each of these costs as many frames. So changes of runners, and of sessions that only go on, are
+//! collected for a moment, and only the newest state of each is told.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

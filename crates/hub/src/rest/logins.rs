@@ -1,6 +1,6 @@
 //! One's own logins: which there are, how to end one, and how to sign one more browser in.
 //!
-//! A login is named by the beginning of the hash of its token: the name can be shown and opens nothing.
+//! A login is named by a hash of the stored hash of its token: the name can be shown and opens nothing.
 
 use axum::extract::{Path, State};
 use axum::response::Json;

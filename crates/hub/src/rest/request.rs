@@ -2,7 +2,7 @@
 //! becomes the answer.
 //!
 //! A handler that names `Viewer` or `Manager` among its arguments runs only for callers with that permission; one
-//! that names neither is open to everybody who is known.
+//! that names `Caller` is open to everybody who is known.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::QueryRejection;

@@ -1,8 +1,8 @@
 //! The hub's end of a runner's link: one task reads lines, one commits records and publishes in order, one
 //! writes commands and acks.
 //!
-//! The three never wait for each other in a circle: the writer's queue always takes acks, the reader waits only for
-//! room in the commit queue, and the committer only for the store.
+//! The three never wait for each other in a circle: the writer's queue always takes acks, the reader waits for room in
+//! the commit queue, the committer for the store, and both for slow clients within the stall timeout.
 
 mod answers;
 mod block;

@@ -1,5 +1,5 @@
-//! A session as the hub knows it: read by many tasks, changed by the reader and the committer of its runner's link.
-//! What is known of its stream (`seq`, commits under way) is in atomics, because every delta looks at it.
+//! A session as the hub knows it: read by many tasks, changed mostly by the reader and the committer of its runner's
+//! link. How far its stream is read and committed is in atomics, because every delta looks at it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Directories that a connection watches. Each watch is a command that stays in flight until it is taken back.
 //!
-//! A watch and its end race with the runner's answer, so each has a number: what comes late for an older watch of the
-//! same directory is recognised and dropped.
+//! A watch and its end race with the runner's answer, so each has a number: a late answer for an older watch of the
+//! same directory does not end the newer one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -229,7 +229,7 @@ impl ConnectionHandler for AppHandler {
         }
     }
 
-    // After each piece of mail, because an answer that was sent or a page that was read may have made room.
+    // A page that was read, or the end of a pause, lets the next one begin.
     fn after_mail(&mut self, context: &mut HandlerContext<'_>) {
         self.start_reading(context);
     }

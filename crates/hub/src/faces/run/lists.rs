@@ -1,7 +1,4 @@
 //! Rows of runs and hosts, and the end of the log file.
-//!
-//! What is stored is brought up to date with what the hub knows of now before it is shown: rows are as old as the
-//! last commit.
 
 use std::io::SeekFrom;
 use std::path::Path;

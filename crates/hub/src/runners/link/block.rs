@@ -1,6 +1,6 @@
 //! A block of link lines, taken apart: frames of each session in one piece, answers between them in order.
 //!
-//! This is on the path of every delta, so a line is read only as far as its head, and frames are built by copying
+//! This is on the path of every delta, so only the head of a line is taken apart, and frames are built by copying
 //! bytes. What a record means for lists and tables is read in `sessions/effects`, once.
 
 use std::collections::HashMap;

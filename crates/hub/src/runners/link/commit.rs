@@ -1,8 +1,8 @@
 //! Stores records, then announces them. What comes after a record of the same session waits here behind it.
 //!
 //! Many records share one transaction. While the store fails the batch is tried again until it works or the link
-//! ends: nothing is acknowledged that is not stored, and the runner keeps what is not acknowledged. Answers that need
-//! no store pass meanwhile.
+//! ends: nothing is acknowledged before that, and the runner keeps what is not acknowledged. Answers that need no
+//! store pass meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Reads a runner's lines. What needs no commit, and follows nothing that does, is published at once.
 //!
 //! The order of the stream is kept per session: as soon as one step of a session waits for a commit, all that follow
-//! it queue behind. What needs no commit (deltas, progress) is published from here at once, which is the fast path of
-//! everything a person watches.
+//! it queue behind, but for answers that need no store while that fails.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,6 @@
 //! The runner send queue: commands and acks that wait for a runner's link.
 //!
-//! Answers to what the hub asked must not be lost for want of room, so lines of the hub's own have room beside that
-//! of commands, and acks take almost none.
+//! Lines that nobody would send again have room beside that of commands, and acks take almost none.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

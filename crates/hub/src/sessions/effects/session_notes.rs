@@ -1,7 +1,7 @@
 //! Changes of a session as it looks from outside: applied when the events that say them are stored and published.
 //!
-//! They are applied in the order of the stream and not before the commit, so a list never shows what a crash could
-//! take back.
+//! They are applied in the order of the stream, and those of records not before their commit: so a list shows no
+//! record that a crash could take back.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! What the hub says of a session whose runner is away, from its copy.
 //!
-//! The hub answers for the runner until that is back. It never says more than it has stored: what the runner's last
-//! link had brought and what is not yet committed is waited for, not guessed.
+//! An attach first waits, within a bound, for what the runner's last link has brought and is not committed yet.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,8 @@
 //! The shortest stream that says the same, for a client that is behind: pieces of one text become one piece, and of
 //! live events that replace each other the newest stays. Records are never touched, and nothing passes one.
 //!
-//! It works on the bytes of the frames, which we wrote ourselves in one spelling; a frame that is spelled differently
-//! is left alone and joins nothing. Being wrong here would corrupt a client's text, so whatever is unclear is passed
-//! on unchanged.
+//! It works on the bytes of the frames and knows one spelling of them. Being wrong here would corrupt a client's text,
+//! so a frame that is spelled differently is passed on unchanged.
 
 use std::collections::HashMap;
 

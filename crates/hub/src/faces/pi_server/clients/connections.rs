@@ -1,7 +1,6 @@
 //! The clients of the pi-server face. They are counted by themselves, and get none of the hub's own broadcasts.
 //!
-//! A client that is one too many is told so on its WebSocket; but only so many at a time, or those would be the
-//! flood.
+//! A client that is one too many is told so on its WebSocket, up to `TURNED_AWAY_MAX` at a time.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The ways in for clients of the pi-server face: the route `/ws/pi`, a port of its own, and streams within the
 //! process.
 //!
-//! However a client comes, it is a principal with permissions before anything that it says is read. The stream within
-//! the process is the owner's, who has started it.
+//! However a client comes, it is a principal with permissions before anything that it says is read. A stream within
+//! the process has an owner's rights, as whoever started the process.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Commands that were admitted, on their way to those who do the work, and back.
 //!
-//! Every function ends in one `finish` for its job, maybe much later and on another thread. The work itself is that
-//! of canonical commands, so everything that holds for those (permissions, routing, limits) holds here.
+//! Every job ends in one `finish`, maybe much later and on another thread. Work of runners is asked for by canonical
+//! commands, so everything that holds for those (permissions, routing, limits) holds here.
 
 use std::sync::Arc;
 

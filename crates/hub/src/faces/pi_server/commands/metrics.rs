@@ -1,7 +1,7 @@
 //! `get_metrics` and `health_check`.
 //!
-//! Some figures are the hub's and some the runners', so all runners are asked. One that does not answer in time is
-//! named as an issue, and the others' figures are told.
+//! Some figures are the hub's and some the runners', so all runners are asked. One that does not answer in time is an
+//! issue of `health_check`; the others' figures are told all the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Commands about sessions as a whole.
 //!
-//! Creating takes up to three questions to the runner when a closed session has the name: whether a new one could be
-//! made, deleting the old one, and making the new one. In this order, a create that fails leaves the old session as
+//! Creating takes three steps when a closed session has the name: asking the runner whether a new one could be made,
+//! deleting the old one, and making the new one. So a create that the runner would refuse leaves the old session as
 //! it was.
 
 use std::sync::Arc;
