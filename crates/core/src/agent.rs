@@ -1,7 +1,6 @@
 //! What a driver and the session machine say to each other, in words no harness owns.
 //!
-//! A new harness translates into these and needs nothing else of the session. Whatever only one harness has travels
-//! as an unknown event or as metadata, and nothing here is named after it.
+//! A new harness translates into these. What only one harness has travels as an unknown event or as metadata.
 
 use qd_wire::data::QueueState;
 use qd_wire::event::{AgentPhase, NotifyLevel};

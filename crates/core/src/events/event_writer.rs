@@ -1,7 +1,7 @@
 //! What a session says, as link lines: each event is serialised once, here.
 //!
-//! Every line begins with the session's ids and the time, in one spelling; a test in `wire` pins the order of the
-//! fields. So the hub finds the head of a line without parsing its body, and passes the bytes on as they are.
+//! Every line begins with its kind, the session's ids and the time, in one spelling. So the hub finds the head of a
+//! line without parsing its body, and passes the bytes on as they are.
 
 mod delta;
 

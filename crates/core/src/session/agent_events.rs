@@ -1,7 +1,7 @@
 //! The transitions: one agent event in, canonical events out.
 //!
-//! Agents are not trusted to be consistent. Every start gets its end and every end its start, whatever the agent left
-//! out, because clients and views build on pairs.
+//! Agents are not trusted to be consistent: a message gets the start or the end that the agent left out, and tools
+//! that run when a turn ends are ended, because clients and views build on pairs.
 
 mod tools;
 

@@ -1,8 +1,7 @@
 //! Approvals: the questions an agent asks people. The first answer wins, everybody learns of it.
 //!
 //! A question has one of three sources: the agent, a gate in front of a service call, or the screen of a terminal.
-//! They differ in who hears the answer and in what an unclear answer means: at a gate everything that is not an
-//! approval is a denial.
+//! They differ in who hears the answer, and a gate denies what was cancelled.
 
 use qd_wire::InputRequest;
 use qd_wire::command::InputResponseParams;

@@ -1,7 +1,7 @@
 //! Programs in terminals: what one does becomes records, and its state is here.
 //!
-//! A run has no messages: its history is output, inputs and questions, as records. Whoever comes late gets the screen
-//! instead of the past, unless the records since its cursor are still there.
+//! A run has no messages: its history is output, inputs and questions, as records. Whoever attaches without a good
+//! cursor gets the screen instead of the past.
 
 use qd_wire::InputRequest;
 use qd_wire::data::{AttachData, Resume, SessionStatus};

@@ -1,7 +1,7 @@
 //! Lines of pi to events of an agent.
 //!
-//! A line that cannot be read is reported and skipped: the next one is whole again. What pi says in a form that
-//! nobody knows is passed on under `x-pi.`, so that a newer pi loses nothing.
+//! A line that cannot be read is reported and skipped: the next one is whole again. Events that nobody knows are
+//! passed on under `x-pi.`, with their fields up to a bound.
 
 use std::borrow::Cow;
 

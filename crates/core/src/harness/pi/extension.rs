@@ -1,7 +1,6 @@
 //! What pi's extensions want: dialogs, notifications, status lines, and the reports of their failures.
 //!
-//! Extensions are code of others: whatever they send is bounded here, and a hook that fails on every delta is
-//! reported once and counted.
+//! A hook that fails on every delta is reported once and counted, and the texts of failures are cut.
 
 use qd_wire::data::ModelRef;
 use qd_wire::event::{AgentPhase, NotifyLevel};

@@ -1,7 +1,4 @@
 //! What a session file says, line by line and without keeping it.
-//!
-//! Session files can be of any size and are listed often, so they are read once, line by line, and only what a list
-//! shows is kept.
 
 use std::collections::HashMap;
 use std::fmt;

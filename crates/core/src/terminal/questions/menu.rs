@@ -1,7 +1,7 @@
 //! Menus: numbered choices, or choices with a mark before one of them.
 //!
 //! Programs draw menus in many ways, and a false one would put a question before a person that nobody asked. So a
-//! menu counts only near the end of the screen, and only with a mark or a number in its place.
+//! menu counts only near the end of the screen, and only with a mark or where the cursor's line asks for a number.
 
 use qd_wire::run::ScreenChoice;
 

@@ -1,6 +1,6 @@
 //! What the server says to one app: answers to its calls, and errors.
 //!
-//! Only what the document names is reshaped; everything else of our answer goes along beside it.
+//! What the document has in another form is reshaped; in most answers our other fields go along beside it.
 
 use qd_wire::data::{RunnerSessionsData, SessionState, SessionStatus};
 use qd_wire::run_protocol::{ErrorData, ResponseData, TypeSpec};

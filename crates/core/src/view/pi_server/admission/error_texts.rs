@@ -1,6 +1,6 @@
 //! The texts a client may read, as the document and the original word them.
 //!
-//! Clients compare these sentences, so they are all in one place and change only with the document.
+//! Clients compare the document's sentences, so those change only with it.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! From the turn of a command to its announcement (sections 7, 9 and 11).
 //!
-//! A command goes from `Queued` (in its lane) over `Outside` (waiting for others, without its lane) and `Journaling`
-//! (its row is being written) to `Executing`, and ends in `Storing`. Its outcome is decided once, by whatever comes
-//! first: the answer, the time limit, a failed dependency or the end of the server.
+//! A command goes from `Queued` (in its lane) to `Executing`, and ends in `Storing`. In between it may be `Outside`
+//! (waiting for others, without its lane) and `Journaling` (its row is being written). Its outcome is decided once, by
+//! whatever comes first: the answer, the time limit, a failed dependency or a refusal.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

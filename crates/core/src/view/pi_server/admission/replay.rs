@@ -1,5 +1,5 @@
-//! Admission (sections 7.4 and 8): a submission is answered from an earlier outcome, joined to the same command in flight, refused,
-//! or admitted as a new one.
+//! Admission (sections 7.4 and 8): a submission is answered from an earlier outcome, joined to the same command in
+//! flight, refused, or admitted as a new one.
 
 use std::sync::Arc;
 

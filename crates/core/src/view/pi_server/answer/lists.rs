@@ -1,6 +1,7 @@
 //! Lists: models, commands, skills, tools, files, messages, and the tree of a conversation.
 //!
-//! An answer in pi's own words is passed on as it is; only canonical data is brought into pi's form.
+//! Models, messages and fork points in pi's own words are passed on as they are; all else is brought into the
+//! document's form.
 
 use qd_wire::Message;
 use qd_wire::data::{ForkPointsData, ModelsData};

@@ -1,7 +1,4 @@
 //! The canonical command that does the work of a request.
-//!
-//! The fields are written one by one into whatever collects them, without building a tree of JSON in between: this is
-//! done for every command.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,4 @@
 //! What is known of a foreign host's run, from its records alone: so it is the same after every restart.
-//!
-//! Nothing is noted here that is not in a record: anything else would be gone when the hub starts again.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 

@@ -1,7 +1,7 @@
 //! A canonical command as a message for a foreign host, or a clear no.
 //!
-//! The document has fewer commands and fewer parameters than we do. A parameter that it lacks is refused and never
-//! dropped: a search with globs that searches everything would be an answer to another question.
+//! The document has fewer commands and fewer parameters than we do. A call with globs, a later page or bytes is
+//! refused: without them a host would answer another question.
 
 use qd_wire::Command;
 use qd_wire::command::{InputResponseParams, SessionConfig};
