@@ -1,7 +1,7 @@
 //! The two ends of a link, and a link inside one process: two bounded queues of blocks.
 //!
-//! Sockets feed the same queues, so nothing above this module knows whether the other end is in this process, on this
-//! machine or elsewhere.
+//! Sockets feed the same queues, so whoever uses a link need not know whether its other end is in this process, on
+//! this machine or elsewhere.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,6 @@
 //! TLS for those who dial: certificates are checked by the system's authorities, or pinned by their fingerprint.
 //!
-//! A pinned fingerprint is stronger than a signature of an authority, and works for certificates that a hub made for
-//! itself; it is what an invite code carries.
+//! A pinned fingerprint also works for certificates that a hub made for itself; an invite code carries it.
 
 use std::fmt;
 use std::io;

@@ -2,7 +2,7 @@
 //! Pure: events in, verdicts out.
 //!
 //! Records are recognised by their number, deltas by the message's id and the offset, and messages of a snapshot by
-//! their id. The server may send more than was asked for; it never has to know what the client saw.
+//! their id. So the server may send more than was asked for.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;

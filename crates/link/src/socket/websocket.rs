@@ -1,8 +1,7 @@
 //! Blocks on a WebSocket: a text message is one or more lines, a binary message a packed block.
 //!
-//! Whatever goes wrong becomes a sentence: the reason of a link's end is shown to people and logged on both sides. A
-//! peer that breaks a rule ends the link; it is never answered, because what it sends next cannot be trusted to be
-//! whole.
+//! Whatever goes wrong becomes a sentence: the reason of a link's end is shown to people and logged. A peer that
+//! breaks a rule ends the link, and is told why with the close frame.
 
 use std::time::Duration;
 
