@@ -1,7 +1,6 @@
 //! Part 1: messages, the persistent units of a conversation.
 //!
-//! A message travels far and lives long: through hubs and clients of other versions, and in stores for years. So
-//! whatever this version does not know in it is kept and written back as it came.
+//! A part of a type or shape that this version does not know is kept and written back as it came.
 
 use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,6 +1,4 @@
 //! REST: bodies that have no other home, the one table of routes, and the OpenAPI document that is made of it.
-//!
-//! The table of routes says who may call what and with which answers; the OpenAPI document has nothing else to go by.
 
 pub mod access;
 pub mod fleet;

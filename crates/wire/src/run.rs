@@ -1,6 +1,6 @@
 //! Runs: programs in terminals. Parameters of their commands, what is known of one, and the screen.
 //!
-//! They are canonical; the run document's own shapes are in `faces/run_protocol`, and are made from these.
+//! They are canonical; the run document's own shapes are in `faces/run_protocol`.
 
 use crate::derive::wire;
 use serde_json::Value;

@@ -1,6 +1,4 @@
 //! What an attach answers: the state, the records to catch up with, and what is being generated.
-//!
-//! Together with the records after its cursor it is all that a client needs to begin showing a session.
 
 use serde_json::Value;
 

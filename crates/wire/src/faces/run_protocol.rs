@@ -1,8 +1,5 @@
 //! The run document: its envelope, the fields of its messages, and the table that declares each type once.
 //! Field names are the document's. Types that it shares with the canonical protocol are in [`crate::run`].
-//!
-//! The table decides how a message is read, routed and answered; code about a single type finds its row by name. What
-//! is ours and not the document's is marked in it.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,8 +1,5 @@
 //! The `files` and `terminal` channels of `/ws/mux`. Field names are those their clients know; the work is done by
 //! the canonical commands.
-//!
-//! These frames exist beside the commands for clients that were written for them. Nothing can be done by them that no
-//! command can do.
 
 use crate::derive::wire;
 use crate::error::ErrorCode;

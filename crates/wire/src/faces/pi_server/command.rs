@@ -1,7 +1,6 @@
 //! The fields of commands.
 //!
-//! Names and spelling are the document's. Fields that are ours are marked as such; clients that do not know them get
-//! what the document says.
+//! Names and spelling are the document's. Fields that are ours are marked as such.
 
 use std::collections::BTreeMap;
 
