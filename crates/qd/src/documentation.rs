@@ -1,7 +1,5 @@
 //! Writes `docs/cli.md` and the table of `docs/settings.md` from the command line itself. The tests fail when either
 //! page is out of date; `QD_UPDATE_DOCS=1 cargo test -p qd documentation` updates both.
-//!
-//! Whatever a page says of an option stands in the code beside the option, so pages cannot be out of date for long.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Which server a command talks to, and the connection to it.
 //!
-//! A command works without a word about servers: the settings, the data directory and the runner's socket are tried
-//! in this order. Each fallback is told, so that nobody believes to talk to another server than it is.
+//! When no server is named, a command talks to the hub that the data directory names. When none answers, the runner
+//! of this machine is asked instead, and the person is told so.
 
 use qd_link::client::{AttachStart, Attachment, ConnectOptions, FrameQueue, MuxClient};
 use qd_link::tls::{Fingerprint, Trust};

@@ -2,7 +2,7 @@
 //! on. `qd run` and `qd attach` are this with different ends.
 //!
 //! One loop for all ways to watch: `qd run` (one prompt, then the end), `qd attach` (a person types) and a pipe. They
-//! differ only in when the loop ends and in whether lines are prompts.
+//! differ mostly in when the loop ends and in whether lines are prompts.
 
 mod open_questions;
 mod stdin;

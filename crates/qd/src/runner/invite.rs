@@ -1,7 +1,6 @@
 //! `qd runner invite`.
 //!
-//! The code carries the fingerprint of the hub's certificate beside the secret, so nothing on the way has to be
-//! trusted. The address is a guess, which can be corrected where it is typed.
+//! Where the hub encrypts, the code carries the fingerprint of its certificate beside the secret.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 

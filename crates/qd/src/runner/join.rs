@@ -2,7 +2,7 @@
 //!
 //! The answer of the hub can be lost, and a machine must never end up with a key that the hub does not know, or the
 //! reverse. So the new key is on the disk before the hub is asked, beside the membership that counts until then; a
-//! repeated join uses the same key; and only a clear no brings the old state back.
+//! repeated join uses the same key; and only a clear no, or a hub that was never reached, brings the old state back.
 
 use std::io::BufRead;
 use std::path::Path;

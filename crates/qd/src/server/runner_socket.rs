@@ -1,7 +1,6 @@
 //! Where the runner of this machine listens for local commands.
 //!
-//! The socket is a convenience, so a place that cannot be used is skipped and explained; only a place that a person
-//! has named must work.
+//! A place that cannot be used is skipped, and the person is told which one the runner took instead.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;

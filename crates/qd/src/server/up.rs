@@ -1,8 +1,8 @@
 //! `qd up`: the server. Takes the data directory, binds, starts hub and runner, says that it is ready, and stops
 //! cleanly when told to.
 //!
-//! The order matters. The directory is locked before anything is read, sockets are bound before hub and runner start
-//! (a taken port is told at once), and the ready line comes last, when clients can connect.
+//! The order matters. The directory is locked before anything in it is written, sockets are bound before hub and
+//! runner start (a taken port is told at once), and the ready line comes last, when clients can connect.
 
 use std::io::ErrorKind as IoErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};

@@ -1,7 +1,4 @@
 //! Types of settings that are not plain text or numbers.
-//!
-//! Each type reads the same text from the file, the environment and a flag, so that a value can be moved between
-//! them.
 
 use std::path::PathBuf;
 use std::str::FromStr;

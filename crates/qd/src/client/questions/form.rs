@@ -1,7 +1,7 @@
 //! Forms: how their questions are shown, and what a person's words mean as answers.
 //!
-//! The same reading serves a person at a terminal, who is asked question by question, and `qd approve` with all
-//! answers at once; so what one accepts the other accepts too.
+//! The same reading serves a person at a terminal, who is asked question by question, and `qd approve`, where an
+//! answer is `KEY=VALUE`.
 
 use qd_wire::JsonObject;
 use qd_wire::input::InterviewQuestion;

@@ -1,6 +1,6 @@
 //! `qd fs`.
 //!
-//! Reading and listing go page by page and uploads piece by piece, so nothing here depends on the size of a file. A
+//! Listing, `cat`, `get` and `put` go page by page or piece by piece, so files may be larger than one answer. A
 //! download appears under its name only when it is whole.
 
 use std::io::{IsTerminal, Read, Write};

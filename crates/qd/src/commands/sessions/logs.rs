@@ -1,7 +1,7 @@
 //! `qd logs`.
 //!
-//! The snapshot of an attach has the newest messages only; what is older is asked for page by page, backwards, until
-//! enough is there.
+//! With `-f`, the snapshot of the attach has the newest messages only; what is older is asked for page by page,
+//! backwards, until enough is there.
 
 use qd_link::client::{AttachStart, Attachment, AttachmentUpdate, ClientRequest, Frame, MuxClient};
 use qd_wire::command::GetMessagesParams;
