@@ -1,5 +1,5 @@
-//! The live events of one session, in the forms in which clients want them, kept as long as a subscriber has yet to take
-//! them and never beyond a bound.
+//! The live events of one session, in the forms in which clients want them, kept as long as a subscriber has yet to
+//! take them and never beyond a bound.
 //!
 //! When the bound is reached the publisher waits a moment for subscribers that keep up in general; one that does
 //! not even then, or has fallen behind not long ago, loses its place and is told so. Nobody waits for it long.

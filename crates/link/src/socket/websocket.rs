@@ -22,8 +22,8 @@ use super::packing;
 use super::tasks::{BlockSink, BlockSource, CloseMessage, WriteError};
 use crate::socket::stall_timeout::StallTimeout;
 
-/// Longer messages are written in frames of this size: each must get through within the stall timeout, so a long message
-/// on a slow line is not taken for a stuck one, and pings go between.
+/// Longer messages are written in frames of this size: each must get through within the stall timeout, so a long
+/// message on a slow line is not taken for a stuck one, and pings go between.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// A close frame holds at most 125 bytes, two of them the code.
 const CLOSE_REASON_BYTES_MAX: usize = 123;

@@ -2,8 +2,8 @@
 //! in the conversation, an answer to a question in the record that settles the question.
 //!
 //! Each round sends one input, waits for `success: true`, and kills `qd` with SIGKILL a random moment later, alone or with
-//! its agent. A few rounds run in CI. `QD_KILLS=200 cargo test -p qd --test e2e random_kills -- --nocapture` runs as many
-//! as are wanted, with a busy loop on each core beside them (nextest would end the test after four minutes).
+//! its agent. A few rounds run in CI. `QD_KILLS=200 cargo test -p qd --test e2e random_kills -- --nocapture` runs as
+//! many as are wanted, with a busy loop on each core beside them (nextest would end the test after four minutes).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
