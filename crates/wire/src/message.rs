@@ -1,6 +1,6 @@
 //! Part 1: messages, the persistent units of a conversation.
 //!
-//! A part of a type or shape that this version does not know is kept and written back as it came.
+//! A part of a type that this version does not know, or that it cannot read, is kept and written back as it came.
 
 use crate::derive::{JsonSchema, TS, wire};
 use serde::{Deserialize, Deserializer, Serialize};
