@@ -478,10 +478,23 @@ async fn worktrees_in_use_stay() {
     repository.git(&["worktree", "unlock", "wt"]);
     remove(true).await.unwrap();
     assert!(!repository.path().join("wt").exists() && !repository.path().join(".git/worktrees").exists());
-    // The branch stays, and is checked out again by its name.
     let again = json!({ "path": "wt", "branch": "one" });
     let again: GitWorktreesData = repository.data("git.worktree_add", again).await;
     assert_eq!(again.worktrees[1].branch.as_deref(), Some("one"));
     repository.git(&["-C", "wt", "status", "--porcelain"]);
-    repository.git(&["fsck", "--no-progress"]);
+}
+
+/// A change that only the time of the index gives away: of the same size, in the same second.
+#[tokio::test]
+async fn a_change_in_the_second_of_the_index_is_seen() {
+    let repository = Repository::new();
+    let at = |name: &str| std::fs::File::options().write(true).open(repository.path().join(name)).unwrap();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    repository.git(&["config", "core.trustctime", "false"]);
+    at("a.txt").set_modified(time).unwrap();
+    repository.git(&["update-index", "--refresh"]);
+    std::fs::write(repository.path().join("a.txt"), "ONE\ntwo\n").unwrap();
+    at("a.txt").set_modified(time).unwrap();
+    at(".git/index").set_modified(time).unwrap();
+    assert_diff(&repository.diff(json!({})).await, &["+ONE"], &[]);
 }

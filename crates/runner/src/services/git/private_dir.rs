@@ -191,6 +191,7 @@ fn copy_index(repository: &Repository, config: &RepositoryConfig, dir: &PrivateD
     }
     for name in names {
         let Some(file) = file_in(&repository.own.dir, &name)? else { continue };
+        let modified = file.metadata()?.modified()?;
         let mut bytes = Vec::new();
         file.take(INDEX_BYTES_MAX + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > INDEX_BYTES_MAX {
@@ -198,6 +199,10 @@ fn copy_index(repository: &Repository, config: &RepositoryConfig, dir: &PrivateD
         }
         index::prepare(&mut bytes, hash_bytes)?;
         dir.write(&name, &bytes)?;
+        // Git reads again what changed in the second in which the index was written; it knows that by this time.
+        let copy =
+            std::fs::OpenOptions::new().write(true).open(dir.path.join(&name)).map_err(cannot_be_made)?;
+        copy.set_modified(modified).map_err(cannot_be_made)?;
     }
     Ok(())
 }
