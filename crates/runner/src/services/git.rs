@@ -7,6 +7,7 @@ mod log;
 mod private_dir;
 mod program;
 mod repository;
+mod sandbox;
 mod session_worktree;
 mod status;
 mod worktree;

@@ -15,6 +15,7 @@ use super::private_dir::PrivateGit;
 use super::repository::config::{RepositoryConfig, add_value, can_be_written};
 use super::repository::objects::{self, AllowedPlaces};
 use super::repository::{Repository, not_read};
+use super::sandbox::{self, GitPlaces};
 use crate::services::call::{Cancellation, ServiceError, ServiceResult};
 
 /// What git says at once where the answer is no page of something longer; a list of a million files fits.
@@ -57,6 +58,9 @@ const SETTINGS_VARIABLES: [&str; 3] = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM",
 /// The user's own settings that git gets: what is ignored everywhere, and how lines end.
 const USER_SETTINGS: &str = r"^(core\.(excludesfile|autocrlf|eol)|safe\.directory)$";
 
+/// The user's own patterns, in the directory for configuration.
+const USER_FILES: [&str; 3] = ["git", "git/ignore", "git/attributes"];
+
 /// Git in a directory.
 pub(super) struct Git {
     root: PathBuf,
@@ -66,6 +70,8 @@ pub(super) struct Git {
     pub(super) private: PrivateGit,
     /// What it does not look at, from the root.
     excluded: Option<String>,
+    /// Where it may read and write, if the kernel can hold it there.
+    places: GitPlaces,
 }
 
 /// Where git works besides the usual.
@@ -75,6 +81,8 @@ pub(super) struct GitContext<'a> {
     pub(super) git_dir: Option<&'a Path>,
     pub(super) worktree: Option<&'a Path>,
     pub(super) index: Option<&'a Path>,
+    /// Where it writes besides its own git directory.
+    pub(super) writes_in: Vec<PathBuf>,
 }
 
 /// What one start of git came to.
@@ -147,10 +155,15 @@ impl Git {
         repository.check_top_files()?;
         let mut directories = vec![root.clone(), repository.top.clone(), repository.common.path.clone()];
         directories.extend(directory.workspace_roots.iter().filter_map(|path| path.canonicalize().ok()));
-        objects::check(&repository.common, &AllowedPlaces { directories, own_data: &directory.own_data })?;
+        let allowed = AllowedPlaces { directories, own_data: &directory.own_data };
+        let mut read = objects::check(&repository.common, &allowed)?;
         let config = repository.config()?;
         let private = PrivateGit::of(&repository, &config, &user.text)?;
-        Ok(Git { root, cancel, repository, config, private, excluded })
+        read.extend([&repository.top, &repository.common.path, &repository.own.path].map(Clone::clone));
+        read.extend(user.files);
+        let places = GitPlaces { read, write: vec![private.path().to_owned()] };
+        sandbox::prepare();
+        Ok(Git { root, cancel, repository, config, private, excluded, places })
     }
 
     /// The path for git, by its letters, without what it does not look at.
@@ -172,7 +185,9 @@ impl Git {
             );
         }
         let private = self.private.for_references(&self.repository)?;
-        self.output(arguments, &GitContext { git_dir: Some(private.path()), ..GitContext::default() }).await
+        let writes_in = vec![private.path().to_owned(), self.repository.common.path.clone()];
+        let context = GitContext { git_dir: Some(private.path()), writes_in, ..GitContext::default() };
+        self.output(arguments, &context).await
     }
 
     /// Runs git to its end; all it says is kept.
@@ -250,7 +265,7 @@ impl Git {
     fn start(&self, arguments: &[&str], context: &GitContext<'_>) -> ServiceResult<Child> {
         let worktree = context.worktree.unwrap_or(&self.repository.top);
         let directory = context.worktree.unwrap_or(&self.root);
-        let mut command = Command::from(program());
+        let mut command = program();
         for setting in SAFE {
             command.args(["-c", setting]);
         }
@@ -270,6 +285,10 @@ impl Git {
         if let Some(index) = context.index {
             command.env("GIT_INDEX_FILE", index);
         }
+        let GitPlaces { read, mut write } = self.places.clone();
+        write.extend_from_slice(&context.writes_in);
+        sandbox::confine(&mut command, &GitPlaces { read, write });
+        let mut command = Command::from(command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         command.spawn().map_err(|error| match error.kind() {
@@ -284,7 +303,7 @@ impl Git {
 }
 
 /// Git with nothing of the runner's environment but what it needs.
-fn program() -> std::process::Command {
+pub(super) fn program() -> std::process::Command {
     let mut command = std::process::Command::new("git");
     command.arg("--no-pager").env_clear();
     // A relative directory would be looked for in the repository.
@@ -308,6 +327,8 @@ struct UserSettings {
     /// For git's configuration.
     text: Vec<u8>,
     trusted: Vec<PathBuf>,
+    /// The user's own files that git opens.
+    files: Vec<PathBuf>,
 }
 
 impl UserSettings {
@@ -323,16 +344,25 @@ impl UserSettings {
         // No repository lies there, so that only the settings of the user and the machine are read.
         command.env("GIT_DIR", "/dev/null").current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());
         let output = command.output().map(|output| output.stdout).unwrap_or_default();
-        UserSettings::parse(&output)
+        let mut settings = UserSettings::parse(&output);
+        let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
+        let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
+        settings.files.extend(config.iter().flat_map(|config| USER_FILES.map(|name| config.join(name))));
+        settings
     }
 
     fn parse(output: &[u8]) -> UserSettings {
-        let mut settings = UserSettings { text: b"[core]\n".to_vec(), trusted: Vec::new() };
+        let mut settings = UserSettings { text: b"[core]\n".to_vec(), ..UserSettings::default() };
         for entry in output.split(|byte| *byte == 0) {
             let Some(at) = memchr::memchr(b'\n', entry) else { continue };
             let (name, value) = (&entry[..at], &entry[at + 1..]);
             match name.strip_prefix(b"core.").and_then(|key| std::str::from_utf8(key).ok()) {
-                Some(key) if can_be_written(value) => add_value(key, value, &mut settings.text),
+                Some(key) if can_be_written(value) => {
+                    add_value(key, value, &mut settings.text);
+                    if key == "excludesfile" {
+                        settings.files.push(PathBuf::from(OsStr::from_bytes(value)));
+                    }
+                }
                 Some(_) => {}
                 None if value.is_empty() => settings.trusted.clear(),
                 None => settings.trusted.push(PathBuf::from(OsStr::from_bytes(value))),

@@ -106,7 +106,8 @@ pub(super) async fn create(git: &Git, new: &NewWorktree<'_>) -> ServiceResult<()
     let made = tokio::task::spawn_blocking(move || MadeWorktree::make(&common, &common_path, &path, &head));
     let made = made.await??;
     let index = made.own_path.join("index");
-    let context = GitContext { worktree: Some(new.path), index: Some(&index), git_dir: None };
+    let writes_in = vec![new.path.to_owned(), made.own_path.clone()];
+    let context = GitContext { worktree: Some(new.path), index: Some(&index), git_dir: None, writes_in };
     let checked_out = match git.output(&["read-tree", "--reset", "-u", new.commit], &context).await {
         Ok(output) => output.check(),
         Err(error) => Err(error),
