@@ -13,7 +13,7 @@ const MAY_BE_LARGE: &[(&str, &str)] = &[
     ("snapshots", "written by insta, one for each case"),
     ("fixtures/pi/0.87.1", "recorded traffic, one file for each scenario"),
     ("fixtures/pi/1.5.0", "recorded traffic, one file for each scenario"),
-    ("tests/fuzz/pi_server/corpus", "frames from which the fuzzer starts"),
+    ("corpus", "inputs from which a fuzzer starts, one in each file"),
     ("terminal/questions/screens", "recorded screens, one file for each question"),
     ("docs/adr", "numbered, and listed in their own index"),
 ];
