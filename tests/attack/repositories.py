@@ -1,5 +1,6 @@
 """Item 1: hostile repositories that a viewer looks at."""
 
+import json
 import os
 import pathlib
 
@@ -112,11 +113,13 @@ def embedded_bare_repository(server):
         f'[filter ""]\n\tclean = "{command(marker)}"\n[filter "evil"]\n\tclean = "{command(marker)}"\n'
     )
     (inner / ".gitattributes").write_text("* filter=\n")
+    (inner / "HEAD").write_text("ref: refs/heads/of-the-inner-one\n")
     viewer = server.person("viewer")[2]
     server.session(outer)
     for cmd, fields in LOOKS:
+        # An answer about the outer repository, which this directory is a part of, is fine.
         answer = server.ask(viewer, cmd, session_id="_system", root=str(inner), **fields)
-        if answer.get("success"):
+        if "of-the-inner-one" in json.dumps(answer):
             raise Succeeded(f"{cmd} took a repository that was committed inside of another one")
     expect_no(marker, "an embedded repository ran a program")
 

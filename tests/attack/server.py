@@ -27,7 +27,9 @@ class Answer:
     """An answer over HTTP."""
 
     def __init__(self, status, headers, body):
-        self.status, self.headers, self.body = status, headers, body
+        self.status, self.headers, self.body = status, dict(headers), body
+        # A header that may come more than once.
+        self.cookies = [value.split(";")[0] for name, value in headers if name.lower() == "set-cookie"]
 
     def json(self):
         try:
@@ -123,7 +125,7 @@ class Server:
                 headers["Content-Type"] = "application/json"
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+            return Answer(answer.status, answer.getheaders(), answer.read())
         finally:
             connection.close()
 

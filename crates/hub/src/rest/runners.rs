@@ -248,8 +248,10 @@ pub(crate) async fn link(
     let pass = server.fleet.links.pass(&runner_id);
     let checked = authenticate::check_key(&server.hub.store, &runner_id, request.headers()).await;
     let is_local = server.fleet.local_runner_id.as_deref() == Some(&*runner_id);
-    let checked = if is_local { Err(KeyRefusal::Local) } else { checked };
     let row = match checked {
+        // Without any key the answer is the same for every name.
+        Err(KeyRefusal::NoKey) => return link_refused(peer, &runner_id, &KeyRefusal::NoKey),
+        _ if is_local => return link_refused(peer, &runner_id, &KeyRefusal::Local),
         Ok(row) => row,
         Err(refusal) => return link_refused(peer, &runner_id, &refusal),
     };

@@ -78,18 +78,21 @@ async fn known_names_look_like_unknown_ones_without_their_key() {
     world.joined("known", "key").await;
     world.joined("revoked", "old key").await;
     assert_eq!(world.api("DELETE", "/api/runners/revoked").await.0, 200);
-    let answer = async |name: &str, key: &str| {
-        let bearer = format!("Bearer {key}");
-        let headers = [("X-Qd-Runner", name), ("Authorization", &*bearer)];
-        let (status, _, body) = world.http("/ws/runner", &[&headers[..], &UPGRADE[..]].concat()).await;
+    let answer = async |name: &str, key: Option<&str>| {
+        let bearer = key.map(|key| format!("Bearer {key}"));
+        let name = [("X-Qd-Runner", name)];
+        let key: Vec<_> = bearer.iter().map(|bearer| ("Authorization", bearer.as_str())).collect();
+        let (status, _, body) = world.http("/ws/runner", &[&name[..], &key[..], &UPGRADE[..]].concat()).await;
         (status, body)
     };
-    let unknown = answer("unknown", "guess").await;
-    assert_eq!(unknown.0, 401, "{}", unknown.1);
-    for name in ["known", "revoked", "r1"] {
-        assert_eq!(answer(name, "guess").await, unknown, "{name}");
+    for key in [Some("guess"), None] {
+        let unknown = answer("unknown", key).await;
+        assert_eq!(unknown.0, 401, "{}", unknown.1);
+        for name in ["known", "revoked", "r1"] {
+            assert_eq!(answer(name, key).await, unknown, "{name}");
+        }
     }
-    assert!(answer("revoked", "old key").await.1.contains("revoked"), "it is told itself");
+    assert!(answer("revoked", Some("old key")).await.1.contains("revoked"), "it is told itself");
     world.stop().await;
 }
 
