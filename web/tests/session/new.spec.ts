@@ -172,7 +172,7 @@ test("what cannot be started says why, and nothing typed is lost", async ({ app,
   await app.getByRole("combobox", { name: "Directory" }).fill("/no/such/place");
   await app.getByLabel("First prompt").fill("Do not lose this");
   await app.getByRole("button", { name: "Start session" }).click();
-  await expect(app.getByRole("alert")).toContainText("existing directory");
+  await expect(app.getByRole("alert")).toContainText("no directory /no/such/place");
   await expect(app.getByLabel("First prompt")).toHaveValue("Do not lose this");
   expect(await sessions(hub)).toHaveLength(0);
   await app.getByRole("combobox", { name: "Directory" }).fill(hub.project);
